@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 
+use firstbyte_testkit::lacks_root;
+use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 use support::servers::S3;
 use support::{Ran, World};
@@ -63,6 +65,56 @@ fn the_apparent_size_is_the_length_of_everything() {
     let total = names.iter().map(|name| length(name)).sum();
     let found = rows(&world.run(&["du", "--apparent-size", "--format", "ndjson", "tree"]).ok());
     assert_eq!(found, [("tree".to_owned(), total)]);
+}
+
+/// Mounts a file system that is unmounted when this value is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Mounted {
+    fn new(world: &World, kind: &str, options: &str, at: &str) -> Self {
+        fs::create_dir_all(world.path(at)).unwrap();
+        let mut command = Command::new("mount");
+        command.current_dir(world.path("")).args(["-t", kind, "-o", options, kind, at]);
+        assert!(command.status().unwrap().success(), "{command:?}");
+        Self(world.path(at))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).unwrap();
+    }
+}
+
+#[test]
+fn the_files_of_an_overlay_of_two_file_systems_are_on_one() {
+    if lacks_root() {
+        return;
+    }
+    let world = World::new();
+    let _lower = Mounted::new(&world, "tmpfs", "size=8m", "lower");
+    let _upper = Mounted::new(&world, "tmpfs", "size=8m", "upper");
+    world.write("lower/below/file", &[1; 40_000]);
+    for name in ["upper/work", "upper/new"] {
+        fs::create_dir(world.path(name)).unwrap();
+    }
+    let [lower, upper, work] = ["lower", "upper/new", "upper/work"].map(|name| world.path(name));
+    let (lower, upper, work) = (lower.display(), upper.display(), work.display());
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work},xino=off");
+    let _overlay = Mounted::new(&world, "overlay", &options, "over");
+    world.write("over/above/file", &[2; 80_000]);
+    let _inside = Mounted::new(&world, "tmpfs", "size=8m", "over/above/inside");
+    world.write("over/above/inside/file", &[3; 20_000]);
+    let sum = |arguments: &[&str]| {
+        let found =
+            rows(&world.run(&[&["du", "--apparent-size", "--format", "ndjson"], arguments].concat()).ok());
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].1
+    };
+    // Directories of a file system in memory have some bytes each.
+    let whole = sum(&["over"]);
+    let stays = sum(&["-x", "over"]);
+    assert!((120_000..140_000).contains(&stays) && whole - stays >= 20_000, "{stays} of {whole}");
 }
 
 #[test]

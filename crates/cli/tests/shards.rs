@@ -180,6 +180,23 @@ fn local_files_are_pinned_too_whatever_their_names() {
 }
 
 #[test]
+fn a_manifest_is_no_object_of_itself() {
+    let world = World::new();
+    world.write("tree/a", b"1");
+    for _ in 0..2 {
+        let receipt =
+            world.run(&["--json", "plan", "tree", "--out", "tree/m", "--shards", "1"]).ok().receipt();
+        assert_eq!((&receipt["objects"], &receipt["left_out"]), (&1.into(), &0.into()), "{receipt}");
+    }
+    world.run(&["cp", "--manifest", "tree/m", "--shard", "0/1", "to/"]).ok();
+    assert_eq!(contents(&world.path("to")).len(), 1);
+    // Other files of that name are objects.
+    world.write("tree/below/m", b"2");
+    let receipt = world.run(&["--json", "plan", "tree", "--out", "tree/m", "--shards", "1"]).ok().receipt();
+    assert_eq!(receipt["objects"], 2);
+}
+
+#[test]
 fn a_file_of_the_same_length_that_was_written_since_is_not_copied() {
     let s3 = S3::ours();
     let world = World::with_s3(&s3);

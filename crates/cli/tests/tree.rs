@@ -37,6 +37,8 @@ t
     let receipt = world.run(&["--json", "tree", "t"]).ok().receipt();
     assert_eq!((&receipt["objects"], &receipt["verb"]), (&4.into(), &"tree".into()));
     world.run(&["tree", "nowhere"]).fails(1, &["nowhere", "not found"]);
+    // As with `ls`, a file is shown as itself.
+    assert_eq!(text(&world, &["tree", "t/a"]), "t/a\n\n0 directories, 1 file\n");
 }
 
 /// Creates nested directories, and a file in the deepest, whose path may be longer than a system
@@ -57,6 +59,11 @@ fn a_tree_is_drawn_whatever_its_depth() {
     plant_deep(&world, "long", &"d".repeat(200), 25);
     let drawn = text(&world, &["tree", "long"]);
     assert!(drawn.contains("file") && drawn.ends_with("25 directories, 1 file\n"), "{drawn}");
+    // The operand itself is longer, too.
+    let path = ["long".to_owned(), ["d".repeat(200).as_str(); 25].join("/")].join("/");
+    assert_eq!(text(&world, &["ls", &path]), "file\n");
+    let summed = text(&world, &["du", &path]);
+    assert!(summed.trim_end().ends_with(&path) && summed.contains(" 1 "), "{summed}");
     // The tree has more levels than the process may open descriptors. The names after a directory
     // come after everything in it.
     plant_deep(&world, "deep", "d", 400);

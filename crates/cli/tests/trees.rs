@@ -312,6 +312,31 @@ fn modes_of_files_and_directories_are_kept_between_local_places() {
 }
 
 #[test]
+fn directories_made_in_one_of_a_group_belong_to_the_group_and_so_does_what_is_in_them() {
+    for line in [&["cp", "-r", "src", "team/"][..], &["sync", "src", "team/src"]] {
+        let world = World::new();
+        set_mode(&world.write("src/open/deep/file", b"x"), 0o640);
+        set_mode(&world.path("src/open"), 0o755);
+        // A directory whose owner may not write gets its mode at the end of the run.
+        set_mode(&world.path("src/open/deep"), 0o555);
+        fs::create_dir(world.path("team")).unwrap();
+        // Only the superuser can give a directory to a group that it is not a member of.
+        let given = std::os::unix::fs::chown(world.path("team"), None, Some(12_345)).is_ok();
+        set_mode(&world.path("team"), 0o2775);
+        world.run(line).ok();
+        for (name, bits) in [("src", 0o2755), ("src/open", 0o2755), ("src/open/deep", 0o2555)] {
+            let found = mode(&world.path(&format!("team/{name}")));
+            assert_eq!(found & 0o7000, bits & 0o7000, "{line:?} {name}: {found:o}");
+        }
+        let file = fs::metadata(world.path("team/src/open/deep/file")).unwrap();
+        assert!(!given || file.gid() == 12_345, "{line:?}: {}", file.gid());
+        for place in ["src/open/deep", "team/src/open/deep"] {
+            set_mode(&world.path(place), 0o755);
+        }
+    }
+}
+
+#[test]
 fn a_single_local_copy_keeps_its_mode_and_replaces_nothing_by_something_more_open() {
     let world = World::new();
     set_mode(&world.write("secret", b"secret"), 0o600);

@@ -236,6 +236,9 @@ impl Examination<'_> {
     /// Reports a file at `path` that belongs at `right`. Moves it there if the check repairs.
     fn handle_misplaced(&mut self, path: &[u8], right: &[u8], digits: &[u8]) -> Result<()> {
         let lonely = if digits.is_empty() { Trouble::Stray } else { Trouble::Misplaced };
+        if self.root.are_spellings(path, right)? {
+            return Ok(());
+        }
         if self.mend == Mend::Report {
             let double = self.root.stat(right)?.is_some();
             self.report_finding(path, if double { Trouble::Double } else { lonely }, false);
@@ -250,13 +253,18 @@ impl Examination<'_> {
             MoveResult::Done => self.report_finding(path, lonely, true),
             MoveResult::Absent => {}
             MoveResult::Taken => {
-                let removed = equal(self.root, path, right)
-                    .and_then(|equal| if equal { self.root.remove(path) } else { Ok(false) });
+                let removed = self.remove_double(path, right);
                 self.report_finding(path, Trouble::Double, matches!(removed, Ok(true)));
                 removed?;
             }
         }
         Ok(())
+    }
+
+    /// Removes the file at `path` if there is an equal one at `right`. False if it stays.
+    fn remove_double(&self, path: &[u8], right: &[u8]) -> Result<bool> {
+        // A path that is not listed may be another spelling of `path`, of the same file.
+        Ok(equal(self.root, path, right)? && self.root.is_listed(right)? && self.root.remove(path)?)
     }
 
     fn examine_staged(&mut self, path: &[u8]) -> Result<()> {

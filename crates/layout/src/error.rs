@@ -4,8 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use firstbyte_location::{is_full, shown};
+use rustix::io::Errno;
 
-use crate::scheme::{LayoutScheme, SchemeError};
+use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme, SchemeError};
 
 /// An error of a layout. Most variants name the path.
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +171,24 @@ impl Error {
         }
     }
 
+    /// True if the error concerns one file or directory only, so that others can still be moved.
+    pub(crate) fn concerns_one_entry(&self) -> bool {
+        let Self::Io { source, .. } = self else {
+            return matches!(self, Self::Name { .. } | Self::Content { .. });
+        };
+        // EPERM is caused by the owner or the attributes of the entry itself, EBUSY by a mount on
+        // it, and EXDEV by its project quota or its encryption. EACCES is caused by its directory.
+        let own = [Errno::PERM, Errno::BUSY, Errno::XDEV].map(Errno::raw_os_error);
+        source.raw_os_error().is_some_and(|code| own.contains(&code))
+    }
+
+    /// True if this process has no right to the entry, or if a link is in a file's place.
+    pub(crate) fn is_denial(&self) -> bool {
+        let denials = [Errno::PERM, Errno::ACCESS, Errno::LOOP].map(Errno::raw_os_error);
+        let code = if let Self::Io { source, .. } = self { source.raw_os_error() } else { None };
+        code.is_some_and(|code| denials.contains(&code))
+    }
+
     /// Returns the file or directory of the error, if there is one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
@@ -212,6 +231,9 @@ impl Error {
                 Some("run again once it is closed; if its machine is gone, remove the file")
             }
             Self::NoFile { .. } => Some("move it out of the layout, run again"),
+            Self::Unfit { why: CALLED_LIKE_A_LEVEL, .. } => Some(
+                "choose another --width or --hash, or rename them; a layout that has lost `.firstbyte-layout` needs it again",
+            ),
             Self::Unfit { .. } => Some("choose another --width or --hash, or rename them"),
             Self::Uneven { .. } => Some("use --hash xxh3, or --levels and --width that suit the names"),
             Self::Differs { .. } => Some("leave the options out, or unshard it first"),

@@ -37,6 +37,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use firstbyte_location::DestinationName;
 use rustix::buffer::spare_capacity;
 use rustix::fs::Stat;
 use rustix::io::Errno;
@@ -229,6 +230,10 @@ impl<'a> IntoIterator for &'a Layout {
 /// The errors of [`Layout::open`] and [`Layout::find`], except that the directory need not be a
 /// layout.
 pub fn find(root: &Path, name: &[u8]) -> Result<Option<PathBuf>> {
+    if DestinationName::check(name).is_err() {
+        let name = String::from_utf8_lossy(name).into_owned();
+        return Err(Error::Name { name, why: scheme::NO_NAME });
+    }
     loop {
         match Layout::open(root) {
             Err(Error::Missing { .. }) => {}

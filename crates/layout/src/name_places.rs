@@ -123,8 +123,10 @@ impl DiskSteps for NamePlaces<'_> {
         // Another machine may have moved the file after this machine cached both names.
         [from, to].into_iter().for_each(|place| self.root.refresh_above(self.path(place)));
         let Some(from) = self.root.stat(self.path(from))? else { return Ok(None) };
-        let to = self.root.stat(self.path(to))?;
-        Ok(Some(to.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino))))
+        let target = self.root.stat(self.path(to))?;
+        let is_one = target.is_some_and(|to| (to.st_dev, to.st_ino) == (from.st_dev, from.st_ino));
+        // Two spellings of one name are not two names: without the first, no name would be left.
+        Ok(Some(is_one && self.root.is_listed(self.path(to))?))
     }
 
     fn install(&self, place: FilePlace) -> Result<()> {

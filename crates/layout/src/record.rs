@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -57,9 +58,13 @@ impl LayoutRecord {
         let mut bytes = [0; FILE_LENGTH];
         let mut filled = 0;
         while filled < FILE_LENGTH {
-            match file.read_at(&mut bytes[filled..], filled as u64).map_err(|error| Error::io(path, error))? {
-                0 => break,
-                more => filled += more,
+            match file.read_at(&mut bytes[filled..], filled as u64) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == io::ErrorKind::NotSeekable => {
+                    return Err(Error::Malformed { path: path.to_owned(), why: "it is a pipe or a device" });
+                }
+                Err(error) => return Err(Error::io(path, error)),
             }
         }
         let text = std::str::from_utf8(&bytes[..filled]);

@@ -28,6 +28,9 @@ const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 /// program that follows the rules removes no directory while a file needs it.
 pub(crate) const ATTEMPTS: u32 = 8;
 
+/// Bytes of names read at once to find a name in its directory.
+const SPELLING_BATCH: usize = 256 << 10;
+
 /// An open root.
 #[derive(Debug)]
 pub(crate) struct LayoutRoot {
@@ -51,8 +54,8 @@ impl LayoutRoot {
     }
 
     /// Returns the owner and the permissions of the root.
-    pub(crate) fn access(&self) -> RootAccess {
-        self.access
+    pub(crate) fn access(&self) -> &RootAccess {
+        &self.access
     }
 
     /// Refreshes this machine's cached names in the directories above `name`, which other machines
@@ -109,7 +112,9 @@ impl LayoutRoot {
 
     /// Opens a file. `None` if the file, or the directory of a new file, does not exist.
     pub(crate) fn file(&self, name: &[u8], flags: OFlags) -> Result<Option<File>> {
-        match rustix::fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, FILE_MODE) {
+        // Without NONBLOCK, opening a pipe would wait for a writer. Regular files are not affected.
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.fd, name, flags, FILE_MODE) {
             Ok(fd) => Ok(Some(File::from(fd))),
             Err(error) if is_absence(error) => Ok(None),
             Err(error) => Err(self.error(name, error)),
@@ -143,6 +148,34 @@ impl LayoutRoot {
             Err(error) if is_absence(error) => Ok(None),
             Err(error) => Err(self.error(name, error)),
         }
+    }
+
+    /// True if each part of the path `name` is listed in its directory with exactly these bytes. A
+    /// path that is found but not listed is another spelling of a listed one.
+    pub(crate) fn is_listed(&self, name: &[u8]) -> Result<bool> {
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        let mut start = 0;
+        for end in ends.chain([name.len()]) {
+            let (above, part) = (&name[..start], &name[start..end]);
+            let mut pages = self.read(above, SPELLING_BATCH)?;
+            let mut found = false;
+            while let Some(batch) = pages.next()? {
+                found |= batch.entries().any(|entry| entry.name() == part);
+            }
+            if !found {
+                return Ok(false);
+            }
+            start = end + 1;
+        }
+        Ok(true)
+    }
+
+    /// True if the file system finds the same entry by both paths, of which it lists only `name`:
+    /// `other` is another spelling, in letter case or Unicode form.
+    pub(crate) fn are_spellings(&self, name: &[u8], other: &[u8]) -> Result<bool> {
+        let (Some(first), Some(second)) = (self.stat(name)?, self.stat(other)?) else { return Ok(false) };
+        let is_one_file = (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino);
+        Ok(is_one_file && !self.is_listed(other)?)
     }
 
     /// Removes a file. False if it did not exist.

@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use firstbyte_location::{DestinationName, NameFault};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_64;
@@ -34,8 +35,8 @@ const IDEAL_FILES_PER_DIRECTORY: f64 = 100.0;
 /// entry does not matter.
 pub(crate) const CALLED_LIKE_A_LEVEL: &str = "called like a directory of the layout";
 const RESERVED: &str = "a name that layouts use themselves";
-/// Maximum length of a file's name, in bytes.
-const NAME_MAX: usize = 255;
+/// Reason to refuse a path, or another text that no directory entry can have as its name.
+pub(crate) const NO_NAME: &str = "not the name of a file";
 
 /// Source of the digits in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -278,6 +279,12 @@ impl LayoutScheme {
                 || name.iter().all(is_digit))
     }
 
+    /// True if a directory of this name would be in the way of one of the layout where letter case
+    /// does not count, and only there.
+    pub(crate) fn is_level_in_other_case(&self, name: &[u8]) -> bool {
+        !self.is_level(name) && self.is_level(&name.to_ascii_lowercase())
+    }
+
     fn leaf_of<'a>(&self, name: &'a [u8]) -> &'a [u8] {
         match self.leaf {
             Leaf::Name => name,
@@ -288,11 +295,10 @@ impl LayoutScheme {
     /// Checks that this layout can hold a file called `name`. The error is the reason why it
     /// cannot.
     fn check(&self, name: &[u8]) -> Result<(), &'static str> {
-        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
-            return Err("not the name of a file");
-        }
-        if name.len() > NAME_MAX {
-            return Err("longer than 255 bytes");
+        match DestinationName::check(name) {
+            Err(NameFault::TooLong) => return Err("longer than 255 bytes"),
+            Err(_) => return Err(NO_NAME),
+            Ok(()) => {}
         }
         if reserved::is_reserved(name) {
             return Err(RESERVED);

@@ -15,7 +15,6 @@ use std::path::Path;
 
 use firstbyte_listing::Batch;
 use rustix::fs::FileType;
-use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::gate::{self, Conversion};
@@ -24,7 +23,6 @@ use crate::protocol::MoveResult;
 use crate::record::{LayoutRecord, LayoutState};
 use crate::reserved;
 use crate::root::LayoutRoot;
-use crate::stage::remove_abandoned;
 use crate::survey::survey_of;
 use crate::tally::{BATCH_BYTES, ConversionRun, ConversionWatch, Converted, type_of, wrong_content};
 
@@ -96,7 +94,7 @@ impl ConversionRun<'_> {
             let name = entry.name();
             if reserved::is_reserved(name) {
                 if reserved::is_staged(name) {
-                    remove_abandoned(self.root, name)?;
+                    self.clear_abandoned(name)?;
                 }
                 continue;
             }
@@ -124,7 +122,7 @@ impl ConversionRun<'_> {
                     let (path, target) = (self.root.join(name.to_bytes()), self.root.join(&path));
                     self.record_failure(name.to_bytes(), Error::Taken { path, target });
                 }
-                Err(error) if concerns_one_file(&error) => self.record_failure(name.to_bytes(), error),
+                Err(error) if error.concerns_one_entry() => self.record_failure(name.to_bytes(), error),
                 Err(error) => return Err(error),
             }
         }
@@ -154,16 +152,5 @@ impl ConversionRun<'_> {
                 made => self.done.directories += made,
             }
         }
-    }
-}
-
-/// True if an error concerns only one file, so that other files can still be moved.
-fn concerns_one_file(error: &Error) -> bool {
-    match error {
-        Error::Name { .. } | Error::Content { .. } => true,
-        // EPERM is caused by the owner or the attributes of the file itself, EACCES by the
-        // directory.
-        Error::Io { source, .. } => source.raw_os_error() == Some(Errno::PERM.raw_os_error()),
-        _ => false,
     }
 }

@@ -17,7 +17,7 @@ use crate::layout_request::LayoutRequest;
 use crate::record::LayoutState;
 use crate::reserved;
 use crate::root::LayoutRoot;
-use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme};
+use crate::scheme::{CALLED_LIKE_A_LEVEL, LayoutScheme, Leaf};
 use crate::spread::{NameSpread, to_float};
 use crate::tally::{BATCH_BYTES, type_of};
 
@@ -126,7 +126,10 @@ pub(crate) fn survey_of(root: &LayoutRoot, request: &LayoutRequest) -> Result<Su
     // individually.
     let (unfit, unsuitable) = match record {
         Some(_) => (shape.refused, None),
-        None => (0, shape.unfit(root).or_else(|| seen.uneven(root, scheme))),
+        None => {
+            let unsuitable = shape.unfit(root).or_else(|| seen.uneven(root, scheme));
+            (0, unsuitable.map_or_else(|| seen.changed_by_case(root, scheme), |error| Ok(Some(error)))?)
+        }
     };
     let files = files - unfit;
     let directories = seen.directories(scheme, files);
@@ -177,6 +180,31 @@ struct DirectoryFindings {
     is_layout: bool,
     /// Time of one look-up.
     look_up: Duration,
+    /// The letters in the digits of names that are used as hashes.
+    letters: DigitLetters,
+}
+
+/// Cases of the letters in the digits of names.
+#[derive(Default)]
+struct DigitLetters {
+    /// Number of names with an upper case letter, and one of them.
+    upper: u64,
+    example: Vec<u8>,
+    /// True if a name has a lower case letter.
+    has_lower: bool,
+}
+
+impl DigitLetters {
+    /// Adds a name, of which the first `digits` bytes are digits.
+    fn add(&mut self, name: &[u8], digits: usize) {
+        let digits = &name[..digits.min(name.len())];
+        self.has_lower |= digits.iter().any(u8::is_ascii_lowercase);
+        if digits.iter().any(u8::is_ascii_uppercase) {
+            self.upper += 1;
+            self.example.clear();
+            self.example.extend_from_slice(name);
+        }
+    }
 }
 
 impl DirectoryFindings {
@@ -184,7 +212,8 @@ impl DirectoryFindings {
         let spread = shapes.iter().any(|scheme| scheme.hash().is_prefix()).then(NameSpread::new);
         let shapes =
             shapes.into_iter().map(|scheme| CandidateShape { scheme, refused: 0, example: None }).collect();
-        Self { files: 0, left: 0, shapes, spread, is_layout, look_up: Duration::ZERO }
+        let letters = DigitLetters::default();
+        Self { files: 0, left: 0, shapes, spread, is_layout, look_up: Duration::ZERO, letters }
     }
 
     fn read(&mut self, root: &LayoutRoot) -> Result<()> {
@@ -194,14 +223,25 @@ impl DirectoryFindings {
                 self.look_up = time_look_ups(root, batch)?;
             }
             for entry in batch.entries().filter(|entry| !reserved::is_reserved(entry.name())) {
-                self.note(&entry, type_of(root, entry.name(), &entry)?);
+                let is_other_case = self.is_level_in_other_case(root, entry.name())?;
+                self.note(&entry, type_of(root, entry.name(), &entry)?, is_other_case);
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType) {
+    /// True if the file system does not distinguish `name` from the name of a directory of the
+    /// layout, because letter case does not count.
+    fn is_level_in_other_case(&self, root: &LayoutRoot, name: &[u8]) -> Result<bool> {
+        let may_be = self.shapes.iter().any(|shape| shape.scheme.is_level_in_other_case(name));
+        Ok(may_be && !self.is_layout && root.stat(&name.to_ascii_lowercase())?.is_some())
+    }
+
+    fn note(&mut self, entry: &BatchEntry<'_>, kind: FileType, is_other_case: bool) {
         let name = entry.name();
+        let is_level = |scheme: &LayoutScheme| {
+            scheme.is_level(name) || (is_other_case && scheme.is_level_in_other_case(name))
+        };
         match kind {
             // The entry no longer exists.
             FileType::Unknown => {}
@@ -210,14 +250,18 @@ impl DirectoryFindings {
                 for shape in &mut self.shapes {
                     if let Err(why) = shape.scheme.suits(name) {
                         shape.record_refused(name, why);
+                    } else if is_other_case && is_level(&shape.scheme) {
+                        shape.record_refused(name, CALLED_LIKE_A_LEVEL);
                     }
                 }
                 if let Some(spread) = &mut self.spread {
                     spread.add(name);
+                    let digits = self.shapes.iter().map(|shape| shape.scheme.digits()).max();
+                    self.letters.add(name, digits.unwrap_or(0));
                 }
             }
             kind => {
-                let level = |shape: &CandidateShape| shape.scheme.is_level(name);
+                let level = |shape: &CandidateShape| is_level(&shape.scheme);
                 if self.is_layout {
                     let own = kind == FileType::Directory && self.shapes.iter().any(level);
                     self.left += u64::from(!own);
@@ -241,6 +285,23 @@ impl DirectoryFindings {
             crowding,
             even,
         })
+    }
+
+    /// Returns an error if names would change: files are named by the rest of their names, their
+    /// digits have letters of both cases, and the file system does not distinguish these. A file
+    /// would get the digits of its directory, which another file has named.
+    fn changed_by_case(&self, root: &LayoutRoot, scheme: LayoutScheme) -> Result<Option<Error>> {
+        let DigitLetters { upper, example, has_lower } = &self.letters;
+        let is_at_risk = scheme.leaf() == Leaf::Rest && *has_lower && *upper > 0;
+        if !is_at_risk || !root.are_spellings(example, &example.to_ascii_lowercase())? {
+            return Ok(None);
+        }
+        Ok(Some(Error::Unfit {
+            root: root.path().to_owned(),
+            count: *upper,
+            first: String::from_utf8_lossy(example).into_owned(),
+            why: "letter case does not count here, so --leaf rest would change the case of some",
+        }))
     }
 
     /// Returns the number of directories on all levels for `files` files.

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, Result};
 use crate::root::{LayoutRoot, file_type};
 use crate::scheme::{DigitSource, LayoutScheme};
+use crate::stage::remove_abandoned;
 
 /// Number of bytes of names that are read, sorted and moved at once: about 60,000 names of usual
 /// length. With more names, more files of a batch belong in the same directory. With fewer, a batch
@@ -91,6 +92,15 @@ impl<'a> ConversionRun<'a> {
         self.misnamed += u64::from(matches!(error, Error::Name { .. }));
         if self.done.failed.len() < MAX_KEPT_FAILURES {
             self.done.failed.push(LayoutFailure { path: self.root.join(name), error });
+        }
+    }
+
+    /// Removes the temporary file of a killed writer. False if it stays: the writer lives, or this
+    /// process has no right to the file, which is no reason to stop.
+    pub(crate) fn clear_abandoned(&self, path: &[u8]) -> Result<bool> {
+        match remove_abandoned(self.root, path) {
+            Err(error) if error.is_denial() => Ok(false),
+            removed => removed,
         }
     }
 

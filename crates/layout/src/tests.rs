@@ -1,3 +1,4 @@
+mod spellings;
 mod strangers;
 mod surveys;
 
@@ -338,6 +339,9 @@ fn a_name_is_found_before_while_and_after_a_directory_is_a_layout() {
     unsharded(directory.path()).unwrap();
     assert_eq!(find(), Some(b"2".to_vec()));
     assert_eq!(super::find(directory.path(), b"nothing").unwrap(), None);
+    // A path is no name, also where it leads to a file.
+    let path = [b"../", directory.path().file_name().unwrap().as_bytes(), b"/", name.as_bytes()].concat();
+    assert!(matches!(super::find(directory.path(), &path), Err(Error::Name { .. })));
 }
 
 #[test]
@@ -359,5 +363,45 @@ fn directories_and_the_layout_file_have_the_access_of_the_root() {
         assert_eq!((found.uid(), found.gid()), (of_root.uid(), of_root.gid()), "{}", path.display());
     }
     assert!(!given || of_root.uid() == 12_345);
+    unsharded(root).unwrap();
+}
+
+/// Makes the attribute of an access control list from tags, permissions and users.
+fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let entry = |(tag, rights, id): &(u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    [&2_u32.to_le_bytes()[..], &entries.iter().flat_map(entry).collect::<Vec<_>>()].concat()
+}
+
+#[test]
+fn an_access_control_list_of_the_root_gives_no_group_more_rights_below_it() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    const ATTRIBUTE: &str = "system.posix_acl_access";
+    let directory = flat(100);
+    let root = directory.path();
+    // The owning group may not write. The mask has the rights of the named user.
+    let list = |rights: [u16; 5]| {
+        let [owner, user, group, mask, other] = rights;
+        let none = u32::MAX;
+        access_list(&[
+            (1, owner, none),
+            (2, user, 12_345),
+            (4, group, none),
+            (16, mask, none),
+            (32, other, none),
+        ])
+    };
+    let given = setxattr(root, ATTRIBUTE, &list([7, 7, 5, 7, 0]), XattrFlags::empty()).is_ok();
+    sharded(root, &two_levels()).unwrap();
+    let first = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let level = first.into_iter().find(|path| path.is_dir()).unwrap();
+    let read = |path: &Path| {
+        let mut value = vec![0; 1024];
+        getxattr(path, ATTRIBUTE, &mut value[..]).map(|length| value[..length].to_vec()).ok()
+    };
+    // A file system without such lists has permission bits only.
+    assert_eq!(read(&level), given.then(|| list([7, 7, 5, 7, 0])));
+    assert_eq!(read(&root.join(reserved::NAME)), given.then(|| list([6, 6, 4, 6, 0])));
     unsharded(root).unwrap();
 }

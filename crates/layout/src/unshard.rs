@@ -17,7 +17,6 @@ use crate::protocol::MoveResult;
 use crate::record::{LayoutRecord, LayoutState};
 use crate::reserved;
 use crate::root::LayoutRoot;
-use crate::stage::remove_abandoned;
 use crate::tally::{ConversionRun, ConversionWatch, Converted, type_of};
 
 /// Bytes of names read at once, for each directory level.
@@ -79,7 +78,7 @@ impl ConversionRun<'_> {
                 if level {
                     left |= !self.empty(name.to_vec(), name)?;
                 } else if reserved::is_staged(name) {
-                    remove_abandoned(self.root, name)?;
+                    self.clear_abandoned(name)?;
                 }
             }
         }
@@ -105,7 +104,10 @@ impl ConversionRun<'_> {
                         let error = Error::StillOpen { path: self.root.join(&below) };
                         self.record_failure(&below, error);
                     }
-                    FileType::RegularFile => self.take_back(&below, digits, entry.name())?,
+                    FileType::RegularFile => match self.take_back(&below, digits, entry.name()) {
+                        Err(error) if error.concerns_one_entry() => self.record_failure(&below, error),
+                        taken => taken?,
+                    },
                     FileType::Unknown => {}
                     FileType::Directory if level => {
                         let digits = [digits, entry.name()].concat();
@@ -119,14 +121,20 @@ impl ConversionRun<'_> {
             }
             self.report_progress()?;
         }
-        let gone = self.root.remove_if_empty(&path)?;
+        let gone = match self.root.remove_if_empty(&path) {
+            Err(error) if error.concerns_one_entry() => {
+                self.record_failure(&path, error);
+                false
+            }
+            removed => removed?,
+        };
         self.done.directories += u64::from(gone);
         Ok(gone)
     }
 
     /// Moves one file to the root. Removes it instead if it is a temporary file of a killed writer.
     fn take_back(&mut self, path: &[u8], digits: &[u8], leaf: &[u8]) -> Result<()> {
-        if reserved::is_staged(leaf) && remove_abandoned(self.root, path)? {
+        if reserved::is_staged(leaf) && self.clear_abandoned(path)? {
             return Ok(());
         }
         let name = if reserved::is_staged(leaf) { leaf.to_vec() } else { self.scheme.name_of(digits, leaf) };
@@ -153,7 +161,7 @@ impl ConversionRun<'_> {
                     return Ok(false);
                 }
                 if reserved::is_staged(name) {
-                    remove_abandoned(self.root, name)?;
+                    self.clear_abandoned(name)?;
                 }
             }
         }

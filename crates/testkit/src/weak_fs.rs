@@ -1,5 +1,5 @@
-//! Mounts a directory by FUSE with one [`Weakness`] of another file system. With any weakness, a
-//! rename cannot refuse to replace: renames with flags fail.
+//! Mounts a directory by FUSE with one [`Weakness`] of another file system. With any weakness but
+//! [`Weakness::FoldsCaseAsFat`], a rename cannot refuse to replace: renames with flags fail.
 //!
 //! Requests are answered one at a time. An inode has the same number and times as the underlying
 //! file.
@@ -28,6 +28,9 @@ const CACHE_TIME: Duration = Duration::ZERO;
 pub enum Weakness {
     /// `a` and `A` are the same name, as on exFAT and SMB.
     FoldsCase,
+    /// `a` and `A` are the same name, and a rename can refuse to replace, as on FAT and on ext4
+    /// with case folding.
+    FoldsCaseAsFat,
     /// The length of every file is reported as 0, as in `/proc`.
     StatesNoLength,
     /// A change of the modification time alone is dropped, and reported as a success, as by the
@@ -109,7 +112,7 @@ impl Tree {
         let folded = |name: &OsStr| name.to_string_lossy().to_lowercase();
         let same = |found: &OsString| folded(found) == folded(name);
         let spelled = match self.weakness {
-            Weakness::FoldsCase => {
+            Weakness::FoldsCase | Weakness::FoldsCaseAsFat => {
                 fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.file_name())).find(same)
             }
             _ => None,
@@ -265,12 +268,17 @@ impl Filesystem for Tree {
         reply: ReplyEmpty,
     ) {
         let mut state = self.state.lock();
-        if !flags.is_empty() {
+        let is_exclusive =
+            self.weakness == Weakness::FoldsCaseAsFat && flags == RenameFlags::RENAME_NOREPLACE;
+        if !flags.is_empty() && !is_exclusive {
             return reply.error(Errno::EINVAL);
         }
         let mut rename = || {
             let from = self.underlying_path(&state, parent, name)?;
             let to = self.underlying_path(&state, newparent, newname)?;
+            if is_exclusive && to.symlink_metadata().is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
             fs::rename(&from, &to)?;
             self.describe(&mut state, to).map(drop)
         };

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use clap::Args;
 use firstbyte::size::human;
 use firstbyte_location::{Entry, EntryKind, Location, shown};
-use firstbyte_store::{Directories, EntryOrder, Links, ListOptions, Listing, Store};
+use firstbyte_store::{Directories, EntryOrder, Error as StoreError, Links, ListOptions, Listing, Store};
 use serde_json::json;
 
 use crate::globals::Globals;
@@ -93,12 +93,11 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     fn draw_tree(&mut self, root: &Location) -> std::result::Result<(), DrawingEnd> {
-        let first = self.open(root).map_err(|error| DrawingEnd::Failed(error.into()))?;
-        if !self.globals.json {
-            let mut line = shown(&self.args.location).to_string().into_bytes();
-            line.push(b'\n');
-            write(&line)?;
-        }
+        let first = match self.open(root) {
+            Ok(first) => first,
+            Err(error) => return self.draw_object(root, error),
+        };
+        self.draw_root()?;
         let mut open = vec![first];
         while let Some(last) = open.last_mut() {
             let (location, entry) = match self.next(last) {
@@ -133,6 +132,26 @@ impl Drawing<'_> {
             }
         }
         Ok(())
+    }
+
+    fn draw_root(&self) -> std::result::Result<(), DrawingEnd> {
+        if self.globals.json {
+            return Ok(());
+        }
+        write(format!("{}\n", shown(&self.args.location)).as_bytes())
+    }
+
+    /// Draws a location that could not be listed because of `error`, but is a file or an object.
+    fn draw_object(&mut self, root: &Location, error: StoreError) -> std::result::Result<(), DrawingEnd> {
+        let found = self.store.stat_object(root).ok().filter(|found| found.kind != EntryKind::Directory);
+        let Some(found) = found else { return Err(DrawingEnd::Failed(error.into())) };
+        self.files = 1;
+        self.draw_root()?;
+        if !self.globals.json {
+            return Ok(());
+        }
+        let row = json!({ "location": root.to_string(), "kind": found.kind.word(), "size": found.size() });
+        write(format!("{row}\n").as_bytes())
     }
 
     fn open(&self, location: &Location) -> firstbyte_store::Result<OpenDirectory> {

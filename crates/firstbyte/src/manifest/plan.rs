@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use firstbyte_location::{Entry, EntryKind, Location, Version, directory_of, shown};
@@ -93,7 +95,8 @@ fn plan_once(store: &Store, plan: &ManifestPlan<'_>, out: &Path) -> Result<Plann
         let writer = ManifestWriter::new(own, sources.len() as u32).map_err(at_out)?;
         let writer = writer.for_readers(sources.len());
         let (sizes, totals, left_out) = Default::default();
-        let mut first = FirstPass { store, writer, sizes, totals, left_out, at: out };
+        let mut first =
+            FirstPass { store, writer, sizes, totals, left_out, at: out, partial: partial.path() };
         sources
             .iter()
             .enumerate()
@@ -241,7 +244,9 @@ struct FirstPass<'a> {
     sizes: ObjectSizes,
     totals: ObjectTotals,
     left_out: UnplannedEntries,
+    /// The manifest, and the partial file in which it is written.
     at: &'a Path,
+    partial: &'a Path,
 }
 
 impl FirstPass<'_> {
@@ -274,6 +279,7 @@ impl FirstPass<'_> {
                 continue;
             }
             match entry.kind {
+                EntryKind::File if self.is_output(&source.root, &entry.name) => {}
                 EntryKind::Other => self.left_out.special += 1,
                 EntryKind::File if is_unfinished(&source.root, &entry.name) => self.left_out.unfinished += 1,
                 EntryKind::File => self.add(place, &source.root, &entry.name, Some(&entry))?,
@@ -281,6 +287,17 @@ impl FirstPass<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if this plan writes the listed file: it is the partial file, or the manifest of
+    /// an earlier plan, which is replaced.
+    fn is_output(&self, root: &Location, name: &[u8]) -> bool {
+        let last = name.rsplit(|byte| *byte == b'/').next();
+        let is_called = |output: &&&Path| output.file_name().map(OsStr::as_bytes) == last;
+        let Some(output) = [&self.at, &self.partial].into_iter().find(is_called) else { return false };
+        let file = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+        let Location::Local(path) = root.join(name) else { return false };
+        file(&path).is_some_and(|listed| Some(listed) == file(output))
     }
 
     /// Adds an object. A listed object that no longer exists is left out; one that the user has

@@ -2,9 +2,9 @@
 //! in a layout's directory.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-use firstbyte_testkit::unprivileged;
+use firstbyte_testkit::{lacks_root, unprivileged};
 use rustix::fs::{FlockOperation, flock};
 
 use super::*;
@@ -153,4 +153,72 @@ fn a_lock_of_others_on_the_directory_is_an_error_after_a_while() {
     assert_eq!(listing(directory.path()).len(), 8, "no draft of a layout file is left");
     drop(held);
     sharded(directory.path(), &LayoutRequest::default()).unwrap();
+}
+
+/// The user of [`unprivileged`].
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_file_that_may_not_move_keeps_no_other_from_moving() {
+    if lacks_root() {
+        return;
+    }
+    let directory = flat(50);
+    // In a sticky directory, only the owner of a file may move it.
+    mode(directory.path(), 0o1777);
+    sharded(directory.path(), &two_levels()).unwrap();
+    let layout = Layout::open(directory.path()).unwrap();
+    let kept = layout.path(name_of(3).as_bytes()).unwrap();
+    for name in &layout {
+        let path = layout.path(&name.unwrap()).unwrap();
+        chown(&path, Some(if path == kept { 0 } else { NOBODY }), None).unwrap();
+    }
+    let done = unprivileged(|| unsharded(directory.path()).unwrap());
+    assert_eq!(done.moved, 54);
+    let failed = |path: &Path| done.failed.iter().any(|failure| failure.path == path);
+    assert!(failed(&kept) && failed(kept.parent().unwrap()), "{:?}", done.failed);
+    assert_eq!(layout.count().unwrap(), 55, "still a layout, in which every file is found");
+    assert_eq!((unsharded(directory.path()).unwrap().moved, listing(directory.path()).len()), (1, 55));
+}
+
+#[test]
+fn an_unfinished_file_of_another_user_stops_no_conversion() {
+    if lacks_root() {
+        return;
+    }
+    let directory = flat(20);
+    mode(directory.path(), 0o777);
+    let staged = directory.path().join(".put-0123.firstbyte-part");
+    fs::write(&staged, "half").unwrap();
+    mode(&staged, 0o600);
+    symlink("nowhere", directory.path().join(".put-4567.firstbyte-part")).unwrap();
+    let moved = |conversion: fn(&Path) -> Result<Converted>| {
+        unprivileged(|| conversion(directory.path()).map(|done| (done.moved, done.failures)).unwrap())
+    };
+    assert_eq!(moved(|root| sharded(root, &LayoutRequest::default())), (25, 0));
+    assert_eq!(moved(unsharded), (25, 0));
+    assert_eq!(fs::read(&staged).unwrap(), b"half");
+}
+
+#[test]
+fn a_pipe_with_the_name_of_the_layout_file_is_an_error_and_not_waited_for() {
+    let directory = flat(1);
+    let root = directory.path();
+    make_fifo(&root.join(reserved::NAME));
+    let refused = |error: Error| assert!(matches!(error, Error::Malformed { .. }), "{error}");
+    refused(Layout::open(root).unwrap_err());
+    refused(sharded(root, &LayoutRequest::default()).unwrap_err());
+    refused(unsharded(root).unwrap_err());
+    refused(check(root, Mend::Report, &mut |_| {}).unwrap_err());
+}
+
+#[test]
+fn errors_of_one_entry_differ_from_those_that_every_entry_would_meet() {
+    let error = |errno| Error::io(Path::new("x"), errno);
+    for errno in [Errno::PERM, Errno::BUSY, Errno::XDEV] {
+        assert!(error(errno).concerns_one_entry(), "{errno}");
+    }
+    for errno in [Errno::ACCESS, Errno::NOSPC, Errno::ROFS, Errno::IO] {
+        assert!(!error(errno).concerns_one_entry(), "{errno}");
+    }
 }

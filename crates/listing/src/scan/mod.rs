@@ -14,7 +14,7 @@ mod thread_cwd;
 mod worker;
 
 use std::ops::ControlFlow;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -107,6 +107,12 @@ impl Scan {
     #[must_use]
     pub fn tuning(&self) -> &Tuning {
         &self.tuning
+    }
+
+    /// Returns the open root.
+    #[must_use]
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
     }
 
     /// True if each worker changes its working directory to the directory whose entries it

@@ -38,6 +38,9 @@ use crate::syscall_refusal::is_refusal;
 pub(super) const PRESERVED_BITS: u32 = 0o777;
 /// Permission bits that the owner needs in order to write into a directory.
 const OWNER_BITS: u32 = 0o700;
+/// The bit by which a directory gives its group, and the bit, to what is created in it.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// A directory beneath which names are resolved.
 #[derive(Debug)]
 pub struct Beneath {
@@ -249,7 +252,7 @@ impl Beneath {
         for (name, mode) in closing {
             let done = self
                 .directory(&name, MissingDirectories::Refuse)
-                .and_then(|directory| change_mode(readable(&directory)?, mode));
+                .and_then(|directory| change_directory_mode(&directory, mode));
             done.map_err(|error| io_error(&self.path.join(&name), error))?;
         }
         Ok(())
@@ -459,7 +462,7 @@ impl Beneath {
         }
         let directory = open()?;
         let Some(wanted) = wanted else { return Ok(directory) };
-        change_mode(readable(&directory)?, wanted | OWNER_BITS)?;
+        change_directory_mode(&directory, wanted | OWNER_BITS)?;
         if wanted | OWNER_BITS != wanted {
             self.closing.lock().push((name.to_owned(), wanted));
         }
@@ -534,6 +537,13 @@ fn entry_of(stat: &Stat) -> FoundEntry {
 fn time(seconds: i64, nanoseconds: u64) -> SystemTime {
     let time = Time { seconds, nanoseconds: nanoseconds as u32 };
     time.system().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Sets the permission bits of a new directory. The set-group-ID bit stays: the directory has it
+/// from the one above, so that what is created in it belongs to the same group.
+fn change_directory_mode(directory: &OwnedFd, mode: u32) -> std::result::Result<(), Errno> {
+    let inherited = rustix::fs::fstat(directory)?.st_mode & SET_GROUP_ID;
+    change_mode(readable(directory)?, mode | inherited)
 }
 
 /// Sets permission bits, if the file system supports them.

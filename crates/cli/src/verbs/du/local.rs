@@ -15,7 +15,7 @@ use rustix_futex_sync::Mutex;
 
 use super::totals::{DirectorySums, DirectoryTotals, ThreadSums, shorten_path};
 use super::{Measure, View};
-use crate::render::error::Result;
+use crate::render::error::{Error, Result};
 use crate::verbs::listed::from_listing;
 
 /// Size of a block in the kernel's counts, bytes.
@@ -46,14 +46,13 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<
         ..view.args.local.options()
     };
     let sums = DirectorySums::new(view.memory);
-    let root = stat(path).map_err(|error| from_listing(&error))?;
-    if FileType::from_raw_mode(root.st_mode) != FileType::Directory {
-        let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
-        sums.add(b"", DirectoryTotals { bytes: files * own_bytes(&root, view), files, directories: 0 });
-        return Ok(sums);
-    }
-    let scan = Scan::open(path, &options).map_err(|error| from_listing(&error))?;
+    // The directory is opened first, because a path of any length can be opened, but not examined.
+    let scan = match Scan::open(path, &options) {
+        Ok(scan) => scan,
+        Err(error) => return sum_file(path, view, links, sums, &error),
+    };
     tracing::info!("{}: {}", shown(path), scan.tuning());
+    let root = rustix::fs::fstat(scan.root()).map_err(|error| Error::io(shown(path), &error.into()))?;
     let visitor =
         || EntrySummer { view, links, root: &root, boundary: options.boundary, tree: ThreadSums::new(&sums) };
     // Dropping the visitors merges the sums that threads have not merged yet.
@@ -65,14 +64,24 @@ pub(super) fn sum(path: &Path, view: &View<'_>, links: &CountedLinks) -> Result<
     Ok(sums)
 }
 
-/// Returns the metadata of the target of a path. If the path is a link whose target does not exist,
-/// returns the metadata of the link itself.
-fn stat(path: &Path) -> std::result::Result<RootStat, listing::Error> {
+/// Sums up an operand that could not be opened as a directory because of `error`: a file, or a link
+/// whose target does not exist.
+fn sum_file(
+    path: &Path,
+    view: &View<'_>,
+    links: &CountedLinks,
+    sums: DirectorySums,
+    error: &listing::Error,
+) -> Result<DirectorySums> {
     let found = match rustix::fs::statat(CWD, path, AtFlags::empty()) {
         Err(Errno::NOENT) => rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
         found => found,
     };
-    found.map_err(|error| listing::Error::Io { path: path.to_owned(), source: error.into() })
+    let is_file = |found: &RootStat| FileType::from_raw_mode(found.st_mode) != FileType::Directory;
+    let Some(root) = found.ok().filter(is_file) else { return Err(from_listing(error)) };
+    let files = u64::from(root.st_nlink == 1 || links.is_new(root.st_dev, root.st_ino));
+    sums.add(b"", DirectoryTotals { bytes: files * own_bytes(&root, view), files, directories: 0 });
+    Ok(sums)
 }
 
 fn own_bytes(root: &RootStat, view: &View<'_>) -> u64 {
@@ -158,7 +167,9 @@ impl EntrySummer<'_> {
     fn totals(&self, entry: &BatchEntry<'_>) -> Option<DirectoryTotals> {
         let stat = entry.stat()?;
         let is_directory = entry.kind() == EntryKind::Directory;
-        if self.boundary == Boundary::Stay && stat.device != self.root.st_dev {
+        // Only a directory can be a mount point with names below it. The files of an overlay of two
+        // file systems have devices of their own.
+        if is_directory && self.boundary == Boundary::Stay && stat.device != self.root.st_dev {
             return None;
         }
         if !is_directory && stat.links > 1 && !self.links.is_new(stat.device, stat.inode) {
