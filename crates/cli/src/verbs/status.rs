@@ -240,8 +240,8 @@ struct Row {
     state: VersionState,
     pin: Pin,
     last_use: Option<SystemTime>,
-    /// Number of cached objects below, if the row is that of a directory.
-    below: u64,
+    /// Number of cached objects below the location, if the row is that of a directory.
+    objects_below: u64,
 }
 
 impl From<VersionStatus> for Row {
@@ -254,7 +254,7 @@ impl From<VersionStatus> for Row {
             state: status.state,
             pin: status.pin,
             last_use: Some(status.last_use),
-            below: 0,
+            objects_below: 0,
         }
     }
 }
@@ -271,14 +271,15 @@ impl Row {
             state: VersionState::Released,
             pin: Pin::Unpinned,
             last_use: None,
-            below: 0,
+            objects_below: 0,
         };
         for status in cache.into_iter().flat_map(Cache::statuses) {
             let status = status?;
             if place.operand.takes(&status.location) {
-                row.below += 1;
+                row.objects_below += 1;
                 row.here += status.here;
-                // Objects that were never opened are not known, so it may not be whole.
+                // The cache does not know objects that were never opened, so the directory may have
+                // more objects than the cache.
                 row.state = VersionState::Partial;
             }
         }
@@ -302,7 +303,7 @@ impl Row {
         let opened = self.last_use.and_then(rows::rfc3339);
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         let percent = match self.size {
-            None if self.below > 0 => "-".to_owned(),
+            None if self.objects_below > 0 => "-".to_owned(),
             size => size.map_or(0, |size| VersionStatus::percent(self.here, size)).to_string(),
         };
         format!(
@@ -310,11 +311,11 @@ impl Row {
             human(self.here),
             self.size.map_or("-".into(), human),
             self.state.word(),
-            opened.unwrap_or_else(|| if self.below > 0 { "-" } else { "never" }.into()),
+            opened.unwrap_or_else(|| if self.objects_below > 0 { "-" } else { "never" }.into()),
             one_line(&self.location),
             if self.pin == Pin::Pinned { "  (pinned)" } else { "" },
-            if self.below > 0 {
-                format!("  ({} below; -r lists them)", objects(self.below))
+            if self.objects_below > 0 {
+                format!("  ({} below; -r lists them)", objects(self.objects_below))
             } else {
                 String::new()
             },

@@ -126,7 +126,8 @@ impl Lookups {
         look_up.asked.age() < self.fresh && is_expected()
     }
 
-    /// Returns true if the name at `location` is that of a directory. Asks with `ask`.
+    /// Returns true if the name at `location` is that of a directory. `ask` asks the origin;
+    /// concurrent calls for one name share its answer.
     pub(super) async fn is_directory(
         &self,
         location: Location,

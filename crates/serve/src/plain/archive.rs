@@ -93,7 +93,7 @@ struct Archive {
     root: ServedRoot,
     access: RequestRights,
     /// Requested entries that are not written yet.
-    asked: VecDeque<Item>,
+    requested: VecDeque<Item>,
     /// The directories above the next entry, outermost first.
     levels: Vec<Level>,
     /// The file whose content comes next.
@@ -153,7 +153,7 @@ impl Archive {
     /// Makes an archive of the directory `path`, or of its entries `names`, which are
     /// percent-encoded. Blocking.
     fn open(root: ServedRoot, path: &EntryPath, names: &[String], access: RequestRights) -> io::Result<Self> {
-        let mut asked = VecDeque::new();
+        let mut requested = VecDeque::new();
         for name in names {
             let name: Vec<u8> = percent_encoding::percent_decode_str(name).collect();
             let entry = EntryPath::parse(&name).map_err(|_| io::ErrorKind::NotFound)?;
@@ -172,18 +172,18 @@ impl Archive {
             if !metadata.is_file() && !metadata.is_dir() {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
+            requested.push_back(Item { path, name: entry.as_bytes().to_vec() });
         }
         let mut levels = Vec::new();
         root.open_directory(path)?;
         match path.name() {
             _ if !names.is_empty() => {}
-            Some(name) => asked.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
+            Some(name) => requested.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
             None => {
                 levels.push(Level::open(&root, path, &access, Vec::new())?);
             }
         }
-        Ok(Self { root, access, asked, levels, content: None, has_end: false })
+        Ok(Self { root, access, requested, levels, content: None, has_end: false })
     }
 
     /// Returns the next bytes. `None` after the end. Blocking.
@@ -228,7 +228,7 @@ impl Archive {
                 return Ok(Some(Item { path, name }));
             }
         }
-        Ok(self.asked.pop_front())
+        Ok(self.requested.pop_front())
     }
 
     /// Writes the head of `item`. The content of a file, or the entries of a directory, come next.

@@ -36,9 +36,10 @@ const SETTLED_AGE: Duration = Duration::from_millis(20);
 /// Age up to which a continued listing uses outdated names of a directory that is sorted quickly.
 const MIN_RECENT_AGE: Duration = Duration::from_secs(1);
 
-/// The same age for a directory that is sorted slowly, as a multiple of the time that reading and
-/// sorting took. The greater of the two ages counts. So a directory that changes all the time is
-/// sorted during at most a tenth of its listing.
+/// Age up to which a continued listing uses outdated names of a directory that is sorted slowly, as
+/// a multiple of the time that reading and sorting took. The greater of this age and
+/// [`MIN_RECENT_AGE`] counts. So a directory that changes all the time is sorted during at most a
+/// tenth of its listing.
 const RECENT_SORT_FACTOR: u32 = 10;
 
 /// How current the names of a page must be.

@@ -224,13 +224,13 @@ impl SpilledRuns {
     }
 
     fn merge(&self, order: Order, room: usize, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Written {
-        let share = (room / self.ends.len().max(1)).max(LENGTH_FIELD_BYTES);
+        let read_bytes = (room / self.ends.len().max(1)).max(LENGTH_FIELD_BYTES);
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut heads = BinaryHeap::new();
         for (start, end) in starts.zip(&self.ends) {
             let (buffer, record) = (Vec::new(), 0..0);
             let mut run =
-                Run { order, file: &self.file, next: start, end: *end, share, buffer, record, rank: 0 };
+                Run { order, file: &self.file, next: start, end: *end, read_bytes, buffer, record, rank: 0 };
             if run.advance().map_err(RowsError::Sorting)? {
                 heads.push(run);
             }
@@ -250,11 +250,12 @@ impl SpilledRuns {
 struct Run<'a> {
     order: Order,
     file: &'a File,
-    /// Offset of the next read; below, the offset at which the run ends.
+    /// Offset of the next read in the file.
     next: u64,
+    /// Offset at which the run ends.
     end: u64,
-    /// Number of bytes per read.
-    share: usize,
+    /// Number of bytes per read, an equal share of the memory.
+    read_bytes: usize,
     buffer: Vec<u8>,
     /// Position of the current record in `buffer`.
     record: Range<usize>,
@@ -297,7 +298,7 @@ impl Run<'_> {
         // once per read.
         self.buffer.drain(..self.record.end);
         self.record = 0..0;
-        let more = self.share.max(bytes - have).min(left);
+        let more = self.read_bytes.max(bytes - have).min(left);
         self.buffer.resize(have + more, 0);
         self.file.read_exact_at(&mut self.buffer[have..], self.next)?;
         self.next += more as u64;
