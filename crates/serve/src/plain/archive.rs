@@ -263,23 +263,29 @@ impl Archive {
 struct Content {
     file: File,
     path: EntryPath,
-    left: u64,
+    left_bytes: u64,
     size: u64,
     modified: SystemTime,
 }
 
 impl Content {
     fn new(file: File, path: EntryPath, metadata: &Metadata) -> io::Result<Self> {
-        Ok(Self { file, path, left: metadata.len(), size: metadata.len(), modified: metadata.modified()? })
+        Ok(Self {
+            file,
+            path,
+            left_bytes: metadata.len(),
+            size: metadata.len(),
+            modified: metadata.modified()?,
+        })
     }
 
     /// Reads until the piece is full. True if the content is complete and is padded to whole
     /// blocks.
     fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let room = PIECE_BYTES.saturating_sub(buffer.len()) as u64;
-        let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
-        self.left -= count as u64;
-        if self.left > 0 {
+        let count = (&mut self.file).take(self.left_bytes.min(room)).read_to_end(buffer)?;
+        self.left_bytes -= count as u64;
+        if self.left_bytes > 0 {
             return if count > 0 { Ok(false) } else { Err(self.changed_error()) };
         }
         let now = self.file.metadata()?;

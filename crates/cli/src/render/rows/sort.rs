@@ -100,18 +100,22 @@ impl Order {
                 u64::MAX - time.map_or(0, |time| time.seconds.cast_unsigned().wrapping_add(1 << 63))
             }
         };
-        let rest = if self.sort == Sort::Mtime {
+        let nanoseconds_rank = if self.sort == Sort::Mtime {
             time.map_or(u32::MAX, |time| u32::MAX - time.nanoseconds)
         } else {
             0
         };
-        Key { rank: if self.direction == SortDirection::Usual { rank } else { !rank }, rest, name }
+        Key {
+            rank: if self.direction == SortDirection::Usual { rank } else { !rank },
+            nanoseconds_rank,
+            name,
+        }
     }
 
     fn compare(&self, left: (u64, &[u8]), right: (u64, &[u8])) -> Ordering {
         left.0.cmp(&right.0).then_with(|| {
             let (left, right) = (self.key(left.1), self.key(right.1));
-            let order = (left.rest, left.name).cmp(&(right.rest, right.name));
+            let order = (left.nanoseconds_rank, left.name).cmp(&(right.nanoseconds_rank, right.name));
             if self.direction == SortDirection::Usual { order } else { order.reverse() }
         })
     }
@@ -120,7 +124,8 @@ impl Order {
 /// Sort key of a record, most significant part first.
 struct Key<'a> {
     rank: u64,
-    rest: u32,
+    /// Rank by the nanoseconds of the modification time; 0 if rows are sorted by something else.
+    nanoseconds_rank: u32,
     name: &'a [u8],
 }
 
