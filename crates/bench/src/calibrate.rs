@@ -116,7 +116,8 @@ impl Calibration {
     }
 }
 
-/// Returns the figures of the contender with the first run that counts; `None` if no run counts.
+/// Returns the figures of the contender whose run is the first in the summary; `None` if no run is
+/// in the summary.
 #[must_use]
 pub fn measured(results: &Results) -> Option<Measured> {
     let first = results.runs.iter().find(|run| run.is_in_summary())?;

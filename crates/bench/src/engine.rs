@@ -6,7 +6,7 @@
 //! 0 warms page cache, connections and code for all contenders, and is kept out of summaries. A
 //! case may have no round 0. A contender that fails twice in a row is skipped for the rest of its
 //! case. Apart from the time limit of a case, measured times do not affect which runs are made, so
-//! a continued measurement ends with the same set of runs.
+//! a measurement that is continued after an interruption ends with the same set of runs.
 
 mod function;
 mod limits;

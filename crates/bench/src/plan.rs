@@ -140,7 +140,7 @@ impl Case {
     }
 }
 
-/// The medium of a stage.
+/// The medium of a stage, the directory for the data or the destinations of a case.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Medium {

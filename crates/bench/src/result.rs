@@ -234,7 +234,7 @@ pub struct Run {
     pub outcome: Outcome,
     /// Error of a run that was not [`Ok`](Outcome::Ok), in one line.
     pub error: Option<String>,
-    /// Reasons to keep this run out of the summary, one sentence each; empty if it counts.
+    /// Reasons to keep this run out of the summary, one sentence each; usually empty.
     pub marks: Vec<String>,
     /// Limiting resource according to a model, or to `bound_by` of a receipt.
     pub limit: Option<String>,
@@ -270,7 +270,7 @@ pub struct Run {
     pub noise: Noise,
 }
 
-/// A parallel job of a run.
+/// Figures of one of the parallel jobs of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub struct JobFigures {
@@ -400,7 +400,7 @@ impl Results {
         line.is_some_and(|line| line.found)
     }
 
-    /// Returns the error of a contender's last failed run, if none of its runs counts.
+    /// Returns the error of a contender's last failed run. `None` if a summary has any of its runs.
     #[must_use]
     pub fn error_of(&self, case: &str, contender: &str) -> Option<&str> {
         let failed =
@@ -409,7 +409,7 @@ impl Results {
         self.counted(case, contender).next().is_none().then(|| last.error.as_deref().unwrap_or_default())
     }
 
-    /// Returns the runs of one contender that count, in order.
+    /// Returns the runs of one contender that belong in a summary, in order.
     pub fn counted<'a>(&'a self, case: &'a str, contender: &'a str) -> impl Iterator<Item = &'a Run> {
         let of = move |run: &&Run| run.case == case && run.contender == contender;
         self.runs.iter().filter(of).filter(|run| run.is_in_summary())

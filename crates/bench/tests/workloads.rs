@@ -43,7 +43,8 @@ impl World {
         self.scratch.path().join(name)
     }
 
-    /// Makes a job for each access, with the target and the options for it.
+    /// Makes a job for each access, with the target and the options that this access needs. Returns
+    /// each job with the path of its destination.
     fn jobs(&self, name: &str, accesses: &[&str], parameters: &Value) -> Vec<(Job, PathBuf)> {
         let mut jobs = Vec::new();
         for access in accesses {

@@ -84,8 +84,8 @@ fn a_small_demo_takes_every_figure_from_the_results_of_the_engine_and_leaves_not
     let killed = median(&results, "survive", "killed and resumed", Some("killed_percent"));
     assert_eq!(figures["survive"]["killed_at"].as_u64(), Some(killed as u64));
     assert!((1..100).contains(&(killed as u64)) && figures["survive"]["identical"] == true, "{figures}");
-    // The bytes that can be read within 29 s at the rate of the one lazy open. The rate applies
-    // from the start.
+    // `reach` is the number of bytes that the demo advises to read within 29 s. It follows from the
+    // rate at which the lazy open has read, without any time for a start.
     let at = |metric| median(&results, "ready", "lazy open", Some(metric));
     let rate = (at("object_bytes") - at("part_bytes")) / (at("all_seconds") - at("part_seconds"));
     let reach = figures["advice"]["bytes"].as_f64().unwrap();

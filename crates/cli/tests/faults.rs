@@ -55,8 +55,8 @@ struct Fault {
 
 const FAULTS: [Fault; 9] = [
     Fault { name: "cut", answer: |_, at, rest| sent(at, rest, CUT_BYTES).then_close(), reads: 5, says: "" },
-    // More cuts than retries are allowed in a row. Each reply makes progress, after which retries
-    // are counted anew.
+    // The body is cut off more often than a request may be retried in a row. Each reply brings
+    // some bytes, after which retries are counted anew.
     Fault {
         name: "often",
         answer: |_, at, rest| sent(at, rest, OFTEN_CUT_BYTES).then_close(),
@@ -128,8 +128,8 @@ fn sent(at: usize, rest: &[u8], most: usize) -> ScriptedReply {
     }
 }
 
-/// Returns a 206 with the beginning of the range. The first request has no range, so its reply is
-/// cut off instead.
+/// Returns a reply with status 206 that has only the beginning of the requested range. The first
+/// request has no range, so its reply states the whole length, and its body is cut off.
 fn short(at: usize, rest: &[u8]) -> ScriptedReply {
     let body = &rest[..CUT_BYTES.min(rest.len())];
     if at == 0 {

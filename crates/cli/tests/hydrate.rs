@@ -123,7 +123,7 @@ fn pinned_objects_stay_when_others_need_room() {
     let world = world(&server);
     let limit = ["--cache-size", "6MiB"];
     hydrate(&world, &[&limit[..], &["-r", "--pin", "s3://bucket/run"]].concat()).ok();
-    // The object is larger than the space that hydrated objects leave in the cache.
+    // The object is larger than the space that the pinned objects leave in the cache.
     fs::write(server.root.join(BUCKET).join("huge"), bytes(3, 8 << 20)).unwrap();
     hydrate(&world, &[&limit[..], &["s3://bucket/big"]].concat()).ok();
     hydrate(&world, &[&limit[..], &["s3://bucket/huge"]].concat());

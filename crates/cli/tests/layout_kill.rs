@@ -48,23 +48,23 @@ impl Draws {
 }
 
 /// State that writers and readers share.
-struct Field {
+struct SharedState {
     root: PathBuf,
     files: u64,
     /// Inode of each file before the first conversion.
     inodes: Vec<u64>,
-    over: AtomicBool,
+    is_over: AtomicBool,
     written: AtomicU64,
     read: AtomicU64,
 }
 
-impl Field {
+impl SharedState {
     fn new(root: PathBuf, files: u64) -> Self {
         fs::create_dir(&root).unwrap();
         let inode = |number| File::create_new(root.join(name(number))).unwrap().metadata().unwrap().ino();
         let inodes = (0..files).map(inode).collect();
-        let (over, written, read) = Default::default();
-        Self { root, files, inodes, over, written, read }
+        let (is_over, written, read) = Default::default();
+        Self { root, files, inodes, is_over, written, read }
     }
 
     /// Opens the layout, and retries until it exists.
@@ -81,7 +81,7 @@ impl Field {
     /// final content of each file.
     fn write(&self, writer: u64) -> HashMap<u64, Option<String>> {
         let (layout, mut draws, mut mine) = (self.open(), Draws::new(writer), HashMap::new());
-        while !self.over.load(Ordering::Relaxed) {
+        while !self.is_over.load(Ordering::Relaxed) {
             let number = writer + FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP);
             let name = name(number);
             let present: &mut Option<String> = mine.entry(number).or_insert_with(|| Some(String::new()));
@@ -103,7 +103,7 @@ impl Field {
     /// Opens files that exist during the whole test, and checks them.
     fn read(&self, reader: u64) {
         let (layout, mut draws) = (self.open(), Draws::new(100 + reader));
-        while !self.over.load(Ordering::Relaxed) {
+        while !self.is_over.load(Ordering::Relaxed) {
             let number = FILES_PER_GROUP * draws.below(self.files / FILES_PER_GROUP)
                 + WRITERS
                 + draws.below(FILES_PER_GROUP - WRITERS);
@@ -127,17 +127,17 @@ fn convert(world: &World, verb: &str, root: &Path, scheme: LayoutScheme) -> Chil
 
 /// Runs conversions in both directions until `kills` of them were killed. Returns the number of
 /// those that completed.
-fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u64) -> u64 {
+fn kill_conversions(world: &World, shared: &SharedState, scheme: LayoutScheme, kills: u64) -> u64 {
     let (mut draws, mut killed, mut completed, mut verb) = (Draws::new(7), 0, 0, "shard");
     let other = |verb| if verb == "shard" { "unshard" } else { "shard" };
     for attempt in 0.. {
         if killed == kills {
             break;
         }
-        let mut child = convert(world, verb, &field.root, scheme);
+        let mut child = convert(world, verb, &shared.root, scheme);
         // The delays range from the first milliseconds, in which the layout file is made, to the
         // time of several whole conversions.
-        let longest = (1000 << (attempt % 12)) * (field.files / 100_000).max(1);
+        let longest = (1000 << (attempt % 12)) * (shared.files / 100_000).max(1);
         std::thread::sleep(Duration::from_micros(draws.below(longest)));
         child.kill().unwrap();
         let status = child.wait().unwrap();
@@ -160,9 +160,13 @@ fn kill_conversions(world: &World, field: &Field, scheme: LayoutScheme, kills: u
 
 /// Checks the final state: the content of the files that writers own, and the inodes of all other
 /// files.
-fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present: &BTreeMap<String, PathBuf>) {
+fn assert_all_there(
+    shared: &SharedState,
+    mine: &HashMap<u64, Option<String>>,
+    present: &BTreeMap<String, PathBuf>,
+) {
     let mut expected = 0;
-    for number in 0..field.files {
+    for number in 0..shared.files {
         let name = name(number);
         match mine.get(&number) {
             Some(None) => assert!(!present.contains_key(&name), "{name} was removed and is there"),
@@ -172,7 +176,7 @@ fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present:
             }
             _ => {
                 let inode = fs::metadata(&present[&name]).unwrap().ino();
-                assert_eq!(inode, field.inodes[usize::try_from(number).unwrap()], "{name} is another file");
+                assert_eq!(inode, shared.inodes[usize::try_from(number).unwrap()], "{name} is another file");
                 expected += 1;
             }
         }
@@ -184,16 +188,16 @@ fn assert_all_there(field: &Field, mine: &HashMap<u64, Option<String>>, present:
 fn killed_conversions_lose_nothing_and_hide_nothing() {
     let (files, kills) = (count("FIRSTBYTE_LAYOUT_FILES", 4000), count("FIRSTBYTE_LAYOUT_KILLS", 12));
     let (world, place) = (World::new(), tempfile::tempdir().unwrap());
-    let field = Field::new(place.path().join("files"), files);
-    let root = &field.root;
+    let shared = SharedState::new(place.path().join("files"), files);
+    let root = &shared.root;
     let scheme = LayoutScheme::suggest(DigitSource::Xxh3, files, None, None, Leaf::Name).unwrap();
     let mine = std::thread::scope(|scope| {
-        let field = &field;
-        let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || field.write(number))).collect();
-        let readers: Vec<_> = (0..READERS).map(|number| scope.spawn(move || field.read(number))).collect();
-        let completed = kill_conversions(&world, field, scheme, kills);
+        let shared = &shared;
+        let writers: Vec<_> = (0..WRITERS).map(|number| scope.spawn(move || shared.write(number))).collect();
+        let readers: Vec<_> = (0..READERS).map(|number| scope.spawn(move || shared.read(number))).collect();
+        let completed = kill_conversions(&world, shared, scheme, kills);
         let last = convert(&world, "shard", root, scheme).wait().unwrap();
-        field.over.store(true, Ordering::Relaxed);
+        shared.is_over.store(true, Ordering::Relaxed);
         println!("{kills} kills, {completed} conversions came to their end between them");
         assert!(last.success());
         readers.into_iter().for_each(|reader| reader.join().unwrap());
@@ -201,8 +205,8 @@ fn killed_conversions_lose_nothing_and_hide_nothing() {
     });
     println!(
         "{} writes and {} reads meanwhile",
-        field.written.load(Ordering::Relaxed),
-        field.read.load(Ordering::Relaxed)
+        shared.written.load(Ordering::Relaxed),
+        shared.read.load(Ordering::Relaxed)
     );
     let checked = world.run(&["--json", "layout", "check", root.to_str().unwrap()]);
     assert_eq!(checked.receipt()["findings"], 0, "{checked:?}");
@@ -212,9 +216,9 @@ fn killed_conversions_lose_nothing_and_hide_nothing() {
     let count = sharded.len();
     let sharded: BTreeMap<_, _> = sharded.into_iter().collect();
     assert_eq!(sharded.len(), count, "a name came twice");
-    assert_all_there(&field, &mine, &sharded);
+    assert_all_there(&shared, &mine, &sharded);
     assert!(convert(&world, "unshard", root, scheme).wait().unwrap().success());
     let flat = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
     let flat = flat.map(|entry| (entry.file_name().into_string().unwrap(), entry.path())).collect();
-    assert_all_there(&field, &mine, &flat);
+    assert_all_there(&shared, &mine, &flat);
 }

@@ -189,7 +189,8 @@ fn options_as_other_programs_call_them() {
         let words: Vec<&str> = line.split(' ').collect();
         world.run(&words).fails(2, &[words[0], ours, "--help"]);
     }
-    // An option that deletes is never a guess: clap would suggest --abort-stale for --partial-dir.
+    // An option that deletes is never suggested. clap alone would suggest --abort-stale for some
+    // wrong options.
     let guessed = world.run(&["cp", "a", "b", "--abort-failed"]);
     assert!(guessed.code == Some(2) && !guessed.stderr.contains("--abort-stale"), "{guessed:?}");
     world.run(&["s3", "ls", "s3://bucket"]).fails(2, &["leave it out: firstbyte ls"]);
@@ -404,7 +405,7 @@ fn http_and_https_confused() {
 fn an_interrupted_stream_has_nothing_to_resume() {
     let world = World::new();
     let mut child = world.spawn(&["cp", "-", "out"]);
-    // Standard input stays open, because the run would end at its end.
+    // Standard input stays open, because the run would end at the end of the input.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&[7; 9 << 20]).unwrap();
     until("it writes", || !world.names().is_empty());

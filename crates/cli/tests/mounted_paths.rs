@@ -43,7 +43,8 @@ fn a_copy_with_the_attributes_of_a_mounted_file_is_no_path_under_the_mount() {
     for (name, value) in
         [("location", &b"s3://bucket/run/0.dat"[..]), ("cache", cache.as_os_str().as_bytes())]
     {
-        // A file system without such attributes has no copies of them.
+        // This fails on a file system without extended attributes. A copy could not keep them
+        // there either.
         let _ = setxattr(&copy, format!("user.firstbyte.{name}"), value, XattrFlags::empty());
     }
     assert_eq!(rows(&place, &["copy"])[0]["location"], "copy");

@@ -13,14 +13,14 @@ use support::servers::S3;
 
 const DATE: &str = "Last-Modified: Fri, 02 Jan 2026 03:04:05 GMT";
 
-/// The parts of a request's head.
-struct Asked<'a> {
+/// Some parts of the head of a request.
+struct RequestHead<'a> {
     method: &'a str,
     target: &'a str,
     range: Option<(usize, usize)>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestHead<'a> {
     fn new(head: &'a str) -> Self {
         let mut words = head.split(' ');
         let range = head.split_once("range: bytes=").and_then(|(_, rest)| {
@@ -71,12 +71,14 @@ fn page(names: &[&str]) -> ScriptedReply {
 
 #[test]
 fn content_that_a_server_compresses_unasked_is_no_file() {
-    let server = Scripted::start(|_, head| match Asked::new(head) {
-        asked if asked.method == "HEAD" => asked.object(&[b'x'; 900], &[DATE]),
-        asked if asked.target.ends_with(".gz") => {
-            asked.object(b"a file", &["Content-Encoding: gzip", "Vary: *"])
+    let server = Scripted::start(|_, head| match RequestHead::new(head) {
+        request if request.method == "HEAD" => request.object(&[b'x'; 900], &[DATE]),
+        request if request.target.ends_with(".gz") => {
+            request.object(b"a file", &["Content-Encoding: gzip", "Vary: *"])
         }
-        asked if asked.target.ends_with("/stored") => asked.object(b"an object", &["Content-Encoding: gzip"]),
+        request if request.target.ends_with("/stored") => {
+            request.object(b"an object", &["Content-Encoding: gzip"])
+        }
         _ => {
             let lines = ["Content-Encoding: gzip", "Vary: Accept-Encoding", "Transfer-Encoding: chunked"];
             ScriptedReply::raw("200 OK", &lines, b"3\r\n\x1f\x8b\x08\r\n0\r\n\r\n").then_close()
@@ -115,9 +117,9 @@ fn a_file_of_a_server_that_refuses_ranges_is_copied_whole() {
     for line in
         ["X: none", "Content-Range: bytes */*", "Content-Range: bytes */0", "Content-Range: bytes */900"]
     {
-        let server = Scripted::start(move |_, head| match Asked::new(head) {
-            asked if asked.range.is_some() => ScriptedReply::answer("416 No", &[line], b"no"),
-            asked => asked.object(&bytes(1, 900), &["ETag: \"e\"", DATE]),
+        let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+            request if request.range.is_some() => ScriptedReply::answer("416 No", &[line], b"no"),
+            request => request.object(&bytes(1, 900), &["ETag: \"e\"", DATE]),
         });
         let world = world_of(&server);
         for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
@@ -132,9 +134,9 @@ fn a_file_of_a_server_that_refuses_ranges_is_copied_whole() {
 #[test]
 fn a_large_object_whose_partial_answers_are_unusable_is_copied_whole() {
     let content = bytes(2, 6 << 20);
-    let server = Scripted::start(move |_, head| match Asked::new(head) {
-        asked if asked.range.is_some() => ScriptedReply::answer("206 Partial", &["ETag: \"e\""], b"x"),
-        asked => asked.object(&bytes(2, 6 << 20), &["ETag: \"e\"", DATE]),
+    let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+        request if request.range.is_some() => ScriptedReply::answer("206 Partial", &["ETag: \"e\""], b"x"),
+        request => request.object(&bytes(2, 6 << 20), &["ETag: \"e\"", DATE]),
     });
     let world = world_of(&server);
     for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
@@ -150,17 +152,17 @@ fn sync_delete_keeps_what_an_odd_page_does_not_name() {
         "<IsTruncated>1</IsTruncated><NextContinuationToken>t</NextContinuationToken>",
         "<IsTruncated>true</IsTruncated><NextContinuationToken></NextContinuationToken>",
     ] {
-        let server = Scripted::start(move |_, head| match Asked::new(head) {
-            asked if asked.is_list() => {
+        let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+            request if request.is_list() => {
                 let is_later = ["continuation-token=", "start-after=", "marker="]
                     .iter()
-                    .any(|name| asked.target.contains(name));
+                    .any(|name| request.target.contains(name));
                 match is_later {
                     true => listing("<IsTruncated>false</IsTruncated>", &[("c", 1), ("d", 1)]),
                     false => listing(elements, &[("a", 1), ("b", 1)]),
                 }
             }
-            asked => asked.object(b"x", &["ETag: \"listed\"", DATE]),
+            request => request.object(b"x", &["ETag: \"listed\"", DATE]),
         });
         let world = world_of(&server);
         world.run(&["sync", "--delete", "s3://b/", "tree"]).ok();
@@ -174,12 +176,12 @@ fn sync_delete_keeps_what_an_odd_page_does_not_name() {
 fn a_file_of_a_web_server_that_an_older_one_replaced_is_copied_again() {
     let replaced = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&replaced);
-    let server = Scripted::start(move |_, head| match Asked::new(head) {
-        asked if asked.target == "/d/" => page(&["a"]),
-        asked if seen.load(Ordering::SeqCst) == 0 => {
-            asked.object(b"first", &["ETag: \"1\"", "Last-Modified: Thu, 05 Feb 2026 03:04:05 GMT"])
+    let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+        request if request.target == "/d/" => page(&["a"]),
+        request if seen.load(Ordering::SeqCst) == 0 => {
+            request.object(b"first", &["ETag: \"1\"", "Last-Modified: Thu, 05 Feb 2026 03:04:05 GMT"])
         }
-        asked => asked.object(b"other", &["ETag: \"2\"", DATE]),
+        request => request.object(b"other", &["ETag: \"2\"", DATE]),
     });
     let s3 = S3::ours();
     let world = World::with_s3(&s3);
@@ -202,12 +204,12 @@ fn two_versions_with_an_empty_etag_are_never_mixed() {
     for line in ["ETag: \"\"", "ETag:", "ETag: W/\"\""] {
         let answers = AtomicUsize::new(0);
         let server = Scripted::start(move |_, head| {
-            let asked = Asked::new(head);
+            let request = RequestHead::new(head);
             let (seed, date) = match answers.fetch_add(1, Ordering::SeqCst) {
                 0 | 1 => (1, DATE),
                 _ => (2, "Last-Modified: Sat, 03 Jan 2026 03:04:05 GMT"),
             };
-            asked.object(&bytes(seed, 8 << 20), &[line, date])
+            request.object(&bytes(seed, 8 << 20), &[line, date])
         });
         let world = world_of(&server);
         for source in [format!("{}/f", server.url()), "s3://b/f".to_owned()] {
@@ -226,10 +228,10 @@ fn two_versions_with_an_empty_etag_are_never_mixed() {
 /// `heads` is the length that its answers to HEAD state, if any.
 fn unframed(cut: usize, heads: Option<usize>) -> Scripted {
     let answers = AtomicUsize::new(0);
-    Scripted::start(move |_, head| match Asked::new(head) {
-        asked if asked.target == "/d/" => page(&["f"]),
-        asked if asked.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 30_000)]),
-        asked if asked.method == "HEAD" => {
+    Scripted::start(move |_, head| match RequestHead::new(head) {
+        request if request.target == "/d/" => page(&["f"]),
+        request if request.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 30_000)]),
+        request if request.method == "HEAD" => {
             let length = heads.map(|length| format!("Content-Length: {length}"));
             let lines: Vec<&str> = [DATE].into_iter().chain(length.as_deref()).collect();
             ScriptedReply::raw("200 OK", &lines, b"").then_close()
@@ -245,7 +247,8 @@ fn unframed(cut: usize, heads: Option<usize>) -> Scripted {
 #[test]
 fn a_body_that_ends_with_its_connection_is_compared_with_the_length_that_is_known() {
     for (recursive, source) in [(false, "URL/f"), (false, "s3://b/f"), (true, "URL/d/"), (true, "s3://b/")] {
-        // The first answer to a single file shows only that ranges are not served.
+        // The first GET of a single file only shows that the server ignores ranges. The run then
+        // sends a second one, so two answers are cut.
         let server = unframed(if recursive { 1 } else { 2 }, Some(30_000));
         let world = world_of(&server);
         let source = source.replace("URL", server.url());
@@ -275,15 +278,15 @@ fn a_body_without_any_length_is_copied_and_not_called_verified() {
 #[test]
 fn sync_delete_deletes_nothing_after_a_page_that_was_cut() {
     let pages = AtomicUsize::new(0);
-    let server = Scripted::start(move |_, head| match Asked::new(head) {
-        asked if asked.target == "/d/" => {
+    let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+        request if request.target == "/d/" => {
             let page =
                 b"<html><title>Index of /d/</title><a href=a>a</a><a href=b>b</a><a href=c>c</a></html>";
             let end = if pages.fetch_add(1, Ordering::SeqCst) == 0 { 50 } else { page.len() };
             let lines = ["Content-Type: text/html", "Connection: close"];
             ScriptedReply::raw("200 OK", &lines, &page[..end]).then_close()
         }
-        asked => asked.object(b"x", &["ETag: \"e\"", DATE]),
+        request => request.object(b"x", &["ETag: \"e\"", DATE]),
     });
     let world = World::new();
     for name in ["a", "b", "c"] {
@@ -295,13 +298,13 @@ fn sync_delete_deletes_nothing_after_a_page_that_was_cut() {
 
 #[test]
 fn an_object_whose_listed_tag_is_not_its_own_is_copied_if_length_and_date_agree() {
-    let server = Scripted::start(|_, head| match Asked::new(head) {
-        asked if asked.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 5), ("g", 5)]),
+    let server = Scripted::start(|_, head| match RequestHead::new(head) {
+        request if request.is_list() => listing("<IsTruncated>false</IsTruncated>", &[("f", 5), ("g", 5)]),
         _ if head.contains("if-match: \"listed\"") => ScriptedReply::answer("412 Failed", &[], b""),
-        asked if asked.target.starts_with("/b/g") => {
-            asked.object(b"other", &["ETag: \"own\"", "Last-Modified: Sat, 03 Jan 2026 03:04:05 GMT"])
+        request if request.target.starts_with("/b/g") => {
+            request.object(b"other", &["ETag: \"own\"", "Last-Modified: Sat, 03 Jan 2026 03:04:05 GMT"])
         }
-        asked => asked.object(b"right", &["ETag: \"own\"", DATE]),
+        request => request.object(b"right", &["ETag: \"own\"", DATE]),
     });
     let world = world_of(&server);
     world.run(&["cp", "-r", "s3://b/", "tree"]).fails(3, &["s3://b/g", "changed while it was read"]);
@@ -310,13 +313,13 @@ fn an_object_whose_listed_tag_is_not_its_own_is_copied_if_length_and_date_agree(
 
 #[test]
 fn a_tree_whose_prefix_is_listed_below_itself_has_an_end() {
-    let server = Scripted::start(|_, head| match Asked::new(head) {
-        asked if asked.is_list() => listing(
+    let server = Scripted::start(|_, head| match RequestHead::new(head) {
+        request if request.is_list() => listing(
             "<IsTruncated>false</IsTruncated><CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes>\
              <CommonPrefixes><Prefix></Prefix></CommonPrefixes>",
             &[("p/file", 1)],
         ),
-        asked => asked.object(b"x", &[DATE]),
+        request => request.object(b"x", &[DATE]),
     });
     let world = world_of(&server);
     let tree = String::from_utf8(world.run(&["tree", "s3://b/p/"]).ok().stdout).unwrap();
@@ -326,17 +329,17 @@ fn a_tree_whose_prefix_is_listed_below_itself_has_an_end() {
 #[test]
 fn a_described_object_whose_head_fails_is_described_and_copied_by_get() {
     for status in ["404 Not Found", "410 Gone", "500 Oops", "502 Bad Gateway", "401 Unauthorized"] {
-        let server = Scripted::start(move |_, head| match Asked::new(head) {
-            asked if asked.target == "/d/" => page(&["f"]),
-            asked if asked.method == "HEAD" => ScriptedReply::raw(status, &["Content-Length: 0"], b""),
-            asked => asked.object(&bytes(4, 900), &["ETag: \"e\"", DATE]),
+        let server = Scripted::start(move |_, head| match RequestHead::new(head) {
+            request if request.target == "/d/" => page(&["f"]),
+            request if request.method == "HEAD" => ScriptedReply::raw(status, &["Content-Length: 0"], b""),
+            request => request.object(&bytes(4, 900), &["ETag: \"e\"", DATE]),
         });
         let world = world_of(&server);
         let url = format!("{}/f", server.url());
         assert_eq!(world.run(&["--json", "stat", &url]).ok().receipt()["size"], 900, "{status}");
         let tree = format!("{}/d/", server.url());
         world.run(&["cp", "-r", &tree, "tree"]).ok();
-        // A copy from a store asks HEAD for a checksum only.
+        // A copy from an S3 store sends HEAD only to learn a checksum, so it succeeds without HEAD.
         world.run(&["cp", "s3://b/f", "copy"]).ok();
         assert!(world.read("copy") == bytes(4, 900) && world.read("tree/f") == bytes(4, 900), "{status}");
     }

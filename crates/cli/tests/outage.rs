@@ -17,10 +17,10 @@ use support::servers::S3;
 
 const DEADLINE: Duration = Duration::from_secs(3);
 
-/// Maximum number of requests of one call. A request that gets no answer is repeated after a time
-/// limit, which doubles with each repetition. Ten calls that share a deadline need no more
-/// requests. The only exception: if the whole machine pauses for a second, one of the calls repeats
-/// its request.
+/// Maximum number of requests that one call sends until its deadline. A request that gets no answer
+/// is repeated after a time limit, which doubles with each repetition. Ten calls that share a
+/// deadline also share these requests, so they send no more than one call does. The only exception:
+/// if the whole machine pauses for a second, one of the calls repeats its request.
 const MAX_REQUESTS_OF_CALL: u64 = 10;
 
 /// A stopped server. Dropping the value makes the server continue.

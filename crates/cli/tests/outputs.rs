@@ -50,7 +50,7 @@ fn no_standard_error_keeps_a_run_from_its_work() {
         let ran = run(&world, &["-vv", "cp", "-r", "tree/", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(0), "{stderr:?}: {ran:?}");
         assert_eq!(support::names_below(&world.path("out")).len(), 300, "{stderr:?}");
-        // Objects that fail are reported on standard error.
+        // Two objects fail, so the run has to report them on standard error.
         let ran = run(&world, &["cp", "none", "nor this", "file", "out/"], Stream::Read, stderr);
         assert_eq!(ran.code, Some(3), "{stderr:?}: {ran:?}");
         assert_eq!(world.read("out/file"), b"content");

@@ -77,7 +77,7 @@ enum Outcome {
     Wrong(String),
 }
 
-/// A verb with a quirk.
+/// A run of one verb against a store that has one quirk.
 struct Case {
     world: World,
     store: QuirkStore,
@@ -362,7 +362,8 @@ fn with(tree: &Tree, other: &Tree) -> Tree {
     tree.iter().chain(other).map(|(name, content)| (name.clone(), content.clone())).collect()
 }
 
-/// Returns an error text for a name whose content is neither right nor allowed, if there is one.
+/// Returns an error text for a file whose content is neither that of `contents(1)` nor that of the
+/// same name in `allowed`. Returns `None` if there is no such file.
 fn find_torn(found: &Tree, allowed: &Tree) -> Option<String> {
     let right = contents(1);
     found.iter().find_map(|(name, content)| {

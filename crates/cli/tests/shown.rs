@@ -186,7 +186,7 @@ fn every_verb_shows_a_name_that_is_not_utf8() {
         world.path("tree").join(OsStr::from_bytes(b"l\xff")),
     )
     .unwrap();
-    // The byte is put in place of the question mark.
+    // The byte 0xff, which is no UTF-8, is put in place of each question mark.
     for line in [
         "ls none?",
         "du none?",

@@ -22,9 +22,9 @@ use support::{Ran, World};
 
 /// Time in which every run promises to end after a signal or its deadline, on an idle machine.
 const PROMISED_TIME: Duration = Duration::from_secs(2);
-/// Pause before a run is signalled. The last steps before that, such as reading a response, are not
-/// observable, so the pause gives the run time for them. (A signal that comes earlier must work
-/// too.)
+/// Pause between the first request of a run and the signal. A test cannot observe what the run does
+/// after the request, such as reading the response, so the pause gives the run time for it. (A
+/// signal that comes earlier must work too.)
 const PAUSE_BEFORE_SIGNAL: Duration = Duration::from_millis(100);
 /// Number of cases that run concurrently. It is large, because cases mostly wait.
 const CONCURRENT_CASES: usize = 12;
@@ -167,8 +167,8 @@ fn run(case: &Case<'_>) -> Result<(), String> {
     let status = match case.ending {
         Ending::Deadline => ends_within(Duration::from_secs(1) + PROMISED_TIME, &mut child),
         ending => {
-            // The server cannot report a verb that sends no request, or whose connection it does
-            // not accept. Such a verb gets a fixed time.
+            // A verb may send no request, or the server may not accept its connection. The server
+            // then counts no request, so the wait has a limit.
             holds_within(PAUSE_BEFORE_SIGNAL, || server.requests() > 0);
             std::thread::sleep(PAUSE_BEFORE_SIGNAL);
             signal(&child, if ending == Ending::Interrupted { Signal::INT } else { Signal::TERM });

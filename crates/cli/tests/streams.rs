@@ -127,7 +127,7 @@ fn a_hangup_ends_a_run_with_a_receipt_unless_it_is_ignored() {
     let world = World::new();
     world.write("big", &bytes(5, 8 << 20));
     for (ignored, code) in [("", 130), ("trap '' HUP; ", 0)] {
-        // Only the present run has a partial file.
+        // Removes what the previous run has left, so that any partial file is one of this run.
         for name in world.names().into_iter().filter(|name| name != "big") {
             fs::remove_file(world.path(&name)).unwrap();
         }

@@ -23,13 +23,13 @@ fn world_with(config: &str) -> World {
 }
 
 /// Two services with different access keys, and a world that names them `one` and `two`.
-struct Two {
+struct TwoServices {
     one: S3,
     two: S3,
     world: World,
 }
 
-fn two_of_ours() -> Two {
+fn two_of_ours() -> TwoServices {
     let keys = World::new();
     let start = |name: &str| {
         let file = keys.write(name, format!("{name} secret-of-{name} write\n").as_bytes());
@@ -39,7 +39,7 @@ fn two_of_ours() -> Two {
     two(start("one"), start("two"), "")
 }
 
-fn two(one: S3, two: S3, more: &str) -> Two {
+fn two(one: S3, two: S3, more: &str) -> TwoServices {
     let endpoint = |name: &str, url: &str| format!("[endpoint.{name}]\nurl = '{url}'\nprofile = '{name}'\n");
     let config = format!("{}{}{more}", endpoint("one", &one.url), endpoint("two", &two.url));
     let mut world = world_with(&config);
@@ -50,7 +50,7 @@ fn two(one: S3, two: S3, more: &str) -> Two {
         format!("{}{}", profile("one", "one", "secret-of-one"), profile("two", "two", "secret-of-two"));
     let credentials = world.write("credentials", keys.as_bytes());
     world.set("AWS_SHARED_CREDENTIALS_FILE", credentials.to_str().unwrap());
-    Two { one, two, world }
+    TwoServices { one, two, world }
 }
 
 fn text(world: &World, words: &[&str]) -> String {
@@ -59,7 +59,7 @@ fn text(world: &World, words: &[&str]) -> String {
 
 #[test]
 fn every_verb_takes_a_named_endpoint_on_either_side() {
-    let Two { one, two: _two, world } = two_of_ours();
+    let TwoServices { one, two: _two, world } = two_of_ours();
     for (seed, name) in (1..).zip(NAMES) {
         world.write(&format!("tree/{name}"), &bytes(seed, 10_000));
     }
@@ -118,7 +118,7 @@ fn a_tree_goes_from_one_stranger_to_another_whatever_kills_it() {
     let copy = ["-r", "s3+minio://bucket/t/", "s3+versity://bucket/t/"];
     let survival = kills::survive(&world, &copy, link, length, 7, 3);
     assert!(survival.kills > 0);
-    // Bytes that had been completed were not fetched again.
+    // Runs after a kill have not fetched all bytes again.
     assert!(survival.carried.bytes_to_client < length * (1 + survival.kills), "{:?}", survival.carried);
     let direct =
         format!("[endpoint.minio]\nurl = '{}'\n[endpoint.versity]\nurl = '{}'\n", minio.url, versity.url);
@@ -175,7 +175,7 @@ fn a_named_endpoint_is_mounted_and_hydrated() {
     if lacks_root() {
         return;
     }
-    let Two { one: _one, two: _two, world } = two_of_ours();
+    let TwoServices { one: _one, two: _two, world } = two_of_ours();
     let content = bytes(4, 3 << 20);
     world.write("file", &content);
     world.run(&["cp", "file", "s3+one://bucket/d/file"]).ok();

@@ -27,7 +27,7 @@ fn a_name_of_two_trees_is_copied_from_the_first_and_the_second_is_a_failure() {
             ["a", "b", "c"].iter().for_each(|tree| drop(world.run(&["cp", "-r", tree, from]).ok()));
         }
         let [a, b, c] = ["a/", "b/", "c/x"].map(|name| format!("{from}{name}"));
-        // Run again, the copies of the first run do not change that.
+        // The second source fails in repeated runs too, when the copies of the first run exist.
         for options in [&["-n"][..], &[], &[], &["--compare", "none"]] {
             let ran = world.run(&[&["--json", "cp", "-r", &a, &b, to], options].concat());
             // A run that has copied nothing, such as a dry run, ends with 1.
@@ -40,7 +40,7 @@ fn a_name_of_two_trees_is_copied_from_the_first_and_the_second_is_a_failure() {
         }
         let read = |name: &str| world.run(&["cat", &format!("{to}{name}")]).ok().stdout;
         assert_eq!([read("x"), read("y"), read("same")], [&b"of a"[..], b"y", b"same"].map(<[u8]>::to_vec));
-        // A named file comes before the trees.
+        // A file that is named as a source is copied before the trees, whatever the order is.
         let ran = world.run(&["cp", "-r", &b, &c, &format!("{to}more/")]);
         assert_eq!(ran.code, Some(3), "{ran:?}");
         assert_eq!(read("more/x"), b"of c");

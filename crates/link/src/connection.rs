@@ -83,8 +83,8 @@ impl LinkConnection {
         }
     }
 
-    /// Reads one piece from the sender of a direction if the rates allow it now. Returns when they
-    /// allow it.
+    /// Reads one piece from the sender of a direction if [`Readiness`] is `Now`. Returns the
+    /// readiness.
     pub(crate) fn take(
         &mut self,
         direction: LinkDirection,

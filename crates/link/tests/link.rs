@@ -256,8 +256,8 @@ fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
 
 #[test]
 fn a_response_of_unknown_length_is_cut_too() {
-    // In a response of unknown length, faults have positions within the first 64 MiB. So a cut with
-    // probability 1 comes earlier.
+    // In a response of unknown length, the link chooses the positions of faults within the first
+    // 64 MiB. So a cut with probability 1 occurs before the end of these.
     let endless = server(|mut stream| while stream.write_all(&[7; 65_536]).is_ok() {});
     let link = start(endless, |config| LinkConfig {
         faults: Faults { cut: Chance::new(1.0), ..Faults::default() },

@@ -256,11 +256,11 @@ impl GivenKeys {
         if self.anonymous {
             return Err(PyValueError::new_err("both an access key and anonymous: give one of them"));
         }
-        let told = format!("{proxies:?} {secret:?} {:?}", self.session_token);
+        let key_part = format!("{proxies:?} {secret:?} {:?}", self.session_token);
         let session_token = self.session_token;
         options.store.signing =
             Signing::Keys(SigningKeys { access_key_id: key, secret_access_key: secret, session_token });
-        Ok(told)
+        Ok(key_part)
     }
 }
 
@@ -277,8 +277,8 @@ pub(crate) fn disconnect(py: Python<'_>) {
 
 impl ClientRoute {
     /// Returns this process's engine for `location`. If the cache cannot be used, warns and returns
-    /// the engine without the cache. If the user requested a cache, does so only if the disk is
-    /// full.
+    /// the engine without the cache. If the user requested a cache, only a full disk has this
+    /// effect, and any other failure of the cache is raised.
     pub(crate) fn engine(&self, py: Python<'_>, location: &Location) -> PyResult<firstbyte::Client> {
         // Local files are fast without a cache, so they are cached only if the user requested a
         // cache.

@@ -122,8 +122,9 @@ pub(crate) fn interruptible<T: Send + 'static>(
     run_on_thread(py, work, stop, &mut check)
 }
 
-/// Runs `work` on another thread and returns its result. If `look` fails before that, calls `stop`,
-/// waits for the time that `stop` returns, and returns the error of `look`.
+/// Runs `work` on another thread and returns its result. Meanwhile calls `look` at every
+/// [`SIGNAL_CHECK_INTERVAL`]. If `look` fails, calls `stop`, waits at most for the time that `stop`
+/// returns, and returns the error of `look`.
 fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,

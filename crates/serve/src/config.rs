@@ -268,8 +268,9 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> Self {
         Self {
-            // Each connection takes one or two descriptors. On most hosts a process may open far
-            // more after it has raised its soft limit.
+            // A connection takes one descriptor, and up to three more during a request. On most
+            // hosts a process may open more than this after it has raised its soft limit. If not,
+            // the listener accepts fewer connections.
             connections: 16_384,
             // Long enough for a head over a bad mobile link, and short enough to make a slowloris
             // attack ineffective.

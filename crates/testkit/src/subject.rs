@@ -127,9 +127,9 @@ pub struct Capabilities {
     pub replace_if_matches: Support,
     /// How reliably versions identify content.
     pub strength: Strength,
-    /// Number of names in large listings. Usually they fill several pages of a thousand; for a
-    /// server that takes milliseconds for each name, they are fewer.
-    pub many: usize,
+    /// Number of names in large listings. It fills several pages of a thousand names, and is
+    /// smaller for a server that takes milliseconds for each name.
+    pub large_listing_names: usize,
 }
 
 const FULL: Capabilities = Capabilities {
@@ -151,7 +151,7 @@ const FULL: Capabilities = Capabilities {
     denies: Support::Yes,
     replace_if_matches: Support::Yes,
     strength: Strength::Strong,
-    many: 3105,
+    large_listing_names: 3105,
 };
 
 const KEYS_ARE_PATHS: Support = Support::No("keys are kept as paths of files");
@@ -260,12 +260,12 @@ impl Backend {
             Self::Google => Capabilities {
                 multipart: Support::No("Google's JSON interface has no parts, and fake-gcs-server no other"),
                 denies: Support::No("fake-gcs-server reads no credentials"),
-                many: 1205,
+                large_listing_names: 1205,
                 ..FULL
             },
             Self::Azure => Capabilities {
                 lists_uploads: Support::No("Azure lists blocks by whole key only"),
-                many: 1205,
+                large_listing_names: 1205,
                 refused_names: &["back\\slash"],
                 aborts: Support::No("Azure deletes blocks when the blob is written, or after a week"),
                 ..FULL

@@ -34,14 +34,19 @@ pub(super) struct MovedAmounts {
     pub(super) direct: bool,
 }
 
-/// Computes the amounts of one job. `ahead` is the number of bytes that are read ahead.
-pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ahead: f64) -> MovedAmounts {
+/// Computes the amounts of one job, whose kernel client reads `readahead_bytes` ahead.
+pub(super) fn moved(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    host: &JobHost,
+    readahead_bytes: f64,
+) -> MovedAmounts {
     let data = &workload.data;
     let random = data.access != AccessPattern::Sequential;
     let reads = (data.read / data.request).max(1.0);
     let part = (data.read / data.bytes).min(1.0);
-    let spread = if random { -(-reads / data.files).exp_m1() } else { part };
-    let files = (data.files * spread).clamp(1.0, data.files);
+    let touched_share = if random { -(-reads / data.files).exp_m1() } else { part };
+    let files = (data.files * touched_share).clamp(1.0, data.files);
     let whole = if data.files <= 1.0 { data.bytes } else { data.bytes * files / data.files };
     let whole = whole.max(data.read);
 
@@ -70,7 +75,7 @@ pub(super) fn moved(workload: &Workload, choice: &Choice<'_>, host: &JobHost, ah
             (fetched, again, if random { block } else { DOWNLOAD_REQUEST_BYTES.max(data.request) })
         }
         ReadMethod::InPlace if random => (data.read, again, data.request),
-        ReadMethod::InPlace => (data.read, again, data.request.max(ahead.min(MAX_AHEAD_BYTES))),
+        ReadMethod::InPlace => (data.read, again, data.request.max(readahead_bytes.min(MAX_AHEAD_BYTES))),
     };
     // Parts of the copy that do not fit into memory are read from the local disk.
     let local = match choice.method {

@@ -12,7 +12,7 @@ use crate::units::significant;
 const SHOWN_OPTIONS: usize = 5;
 
 /// Approximate maximum number of bytes in a line of several clauses in the short answer.
-const LINE_CHARS: usize = 120;
+const LINE_BYTES: usize = 120;
 
 /// Renders the answer in at most twelve lines.
 #[must_use]
@@ -45,7 +45,7 @@ fn join_clauses(all: Vec<String>) -> String {
     let first = all.next().unwrap_or_default();
     all.fold(
         first,
-        |line, next| if line.len() + next.len() < LINE_CHARS { format!("{line}; {next}") } else { line },
+        |line, next| if line.len() + next.len() < LINE_BYTES { format!("{line}; {next}") } else { line },
     )
 }
 

@@ -120,7 +120,7 @@ pub struct Compute {
     pub client: String,
     /// State of the network's burst bucket when a job starts.
     pub network: BucketState,
-    /// Whether spot instances are acceptable.
+    /// True if spot instances are acceptable.
     pub spot: bool,
     /// The fraction of spot instances of this type that is interrupted within a month, from 0 to
     /// less than 1.
@@ -178,8 +178,8 @@ pub struct WorkloadGoal {
     pub deadline: Option<f64>,
     /// Value of an hour of waiting time, in dollars.
     pub waiting: Option<f64>,
-    /// Whether several machines must see the same data.
+    /// True if several machines must see the same data.
     pub shared: bool,
-    /// Whether data must survive the loss of a machine or volume.
+    /// True if data must survive the loss of a machine or volume.
     pub durable: bool,
 }

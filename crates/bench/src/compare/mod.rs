@@ -46,9 +46,9 @@ pub struct Change {
     pub case: String,
     /// Name of the contender.
     pub contender: String,
-    /// Seconds in the first file; `None` if no run counts.
+    /// Seconds in the first file; `None` if it has no run in the summary.
     pub before: Option<Summary>,
-    /// Seconds in the second file; `None` if no run counts.
+    /// Seconds in the second file; `None` if it has no run in the summary.
     pub after: Option<Summary>,
     /// Median after, divided by median before: above 1 is slower.
     pub ratio: Option<Ratio>,

@@ -90,7 +90,7 @@ pub(super) fn of_cases(a: &Case, b: &Case) -> Obstacles {
     found
 }
 
-/// Compares a contender and its counted runs on both sides.
+/// Compares a contender, and its runs in the summary, on both sides.
 pub(super) fn of_contenders(
     a: &ContenderLine,
     b: &ContenderLine,

@@ -174,9 +174,9 @@ pub(super) fn run_commands(
 
 /// Timeout of an unmeasured command. A command may build a program or fill a server, but a hanging
 /// one must not block a measurement for ever.
-const LONGEST_COMMAND: Duration = Duration::from_secs(30 * 60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// Runs an unmeasured command. If the user stops the measurement, or after [`LONGEST_COMMAND`],
+/// Runs an unmeasured command. If the user stops the measurement, or after [`COMMAND_TIMEOUT`],
 /// kills the command with its process group.
 pub(super) fn run_command(
     command: &[String],
@@ -193,14 +193,14 @@ pub(super) fn run_command(
         Ok((output, child))
     };
     let (mut output, mut child) = output().map_err(|error| failed(error.to_string()))?;
-    let until = Instant::now() + LONGEST_COMMAND;
+    let until = Instant::now() + COMMAND_TIMEOUT;
     let status = loop {
         match child.try_wait().map_err(|error| failed(error.to_string()))? {
             Some(status) => break status,
             None if stop() || Instant::now() > until => {
                 let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
-                let late = || failed(format!("not done within {} s", LONGEST_COMMAND.as_secs()));
+                let late = || failed(format!("not done within {} s", COMMAND_TIMEOUT.as_secs()));
                 return Err(if stop() { Error::Interrupted } else { late() });
             }
             None => thread::sleep(Duration::from_millis(2)),

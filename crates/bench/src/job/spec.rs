@@ -181,8 +181,8 @@ pub enum OpenStage {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedContent {
-    /// Seed for [`crate::data`]. The function `file` made a single object. The function `files`
-    /// made many files, which may be in any directories.
+    /// Seed with which [`crate::data`] made the content: a single object by its function `file`,
+    /// many files by its function `files`. The files may be in any directories.
     pub seed: u64,
     /// Part of each read to compare.
     #[serde(default)]

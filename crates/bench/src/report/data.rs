@@ -13,8 +13,8 @@ use super::words::kept_out;
 /// Largest number of points in one line of throughput.
 const MAX_POINTS: usize = 400;
 
-/// Returns the data of one case. Run states are -1 for a run that counts, -2 for a warm-up, else an
-/// index into `reasons`.
+/// Returns the data of one case. The state of a run is -1 if it is in the summary, -2 for a
+/// warm-up, else an index into `reasons`.
 pub(super) fn of_case(runs: &[&Run], case: &Case, lines: &[Contender], scalings: &[Scaling]) -> Value {
     let mut reasons: Vec<String> = Vec::new();
     let states: Vec<i64> = runs.iter().map(|run| state(run, &mut reasons)).collect();

@@ -18,7 +18,7 @@ pub struct Contender {
     pub name: String,
     /// Origin of the figures, the least certain one of the runs.
     pub basis: Basis,
-    /// Wall time in seconds; `None` if no run counts.
+    /// Wall time in seconds; `None` if no run is in the summary.
     pub seconds: Option<Summary>,
     /// Median time divided by that of the case's subject; `None` for the subject itself.
     pub ratio: Option<Ratio>,
@@ -26,7 +26,7 @@ pub struct Contender {
     pub user_seconds: Option<f64>,
     /// Median processor time in the kernel, in seconds.
     pub system_seconds: Option<f64>,
-    /// Largest resident set of any run that counts, in bytes.
+    /// Largest resident set of any run in the summary, in bytes.
     pub peak_memory_bytes: Option<f64>,
     /// Median bytes of data.
     pub bytes: Option<f64>,
@@ -88,8 +88,8 @@ pub fn figure(run: &Run, metric: &str) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
-/// Returns a figure of all counted runs of a contender, in order, each with the run's index in
-/// `results.runs`.
+/// Returns a figure of all runs of a contender in the summary, in order, each with the run's index
+/// in `results.runs`.
 #[must_use]
 pub fn samples(results: &Results, case: &str, contender: &str, metric: &str) -> Vec<(usize, f64)> {
     let runs = results.runs.iter().enumerate();

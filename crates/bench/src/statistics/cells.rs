@@ -14,7 +14,7 @@ pub struct Cell {
     pub metric: String,
     /// The figure; `None` if it was not measured.
     pub value: Option<f64>,
-    /// Error of the last failed run, if no run counts.
+    /// Error of the last failed run, if no run is in the summary.
     pub error: Option<String>,
     /// The origin of the figure.
     pub basis: Basis,

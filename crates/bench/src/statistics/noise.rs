@@ -19,10 +19,10 @@ pub const MOST_DISTURBED_RUNS: f64 = 0.2;
 /// s.
 const IGNORED_SECONDS: f64 = 0.03;
 
-/// Disturbance of the counted runs of a file.
+/// Disturbance of the runs in the summary of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
-    /// Number of counted runs whose noise was observed.
+    /// Number of runs in the summary whose noise was observed.
     pub observed: usize,
     /// Number of those runs that lost more than [`MOST_ELSEWHERE`] of the processors.
     pub disturbed: usize,
@@ -52,7 +52,7 @@ pub fn elsewhere(run: &Run, processors: usize) -> Option<f64> {
     part.is_finite().then_some(part)
 }
 
-/// Summarises the disturbance of the counted runs among `runs`.
+/// Summarises the disturbance of those `runs` that are in the summary.
 pub fn disturbance<'a>(runs: impl IntoIterator<Item = &'a Run>, processors: usize) -> Disturbance {
     let counted = runs.into_iter().filter(|run| run.is_in_summary());
     counted.filter_map(|run| elsewhere(run, processors)).fold(Disturbance::default(), |so_far, part| {

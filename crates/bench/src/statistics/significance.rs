@@ -55,8 +55,9 @@ impl TrimmedFigures {
 }
 
 /// Corrects probabilities for their number: Benjamini and Hochberg, "Controlling the False
-/// Discovery Rate" (1995). If no contender differs, the probability of any false finding stays
-/// below the level. If many differ, the share of false findings stays below the level.
+/// Discovery Rate" (1995). A caller reports the differences whose corrected probability is at most
+/// a level. If no contender really differs, the probability of any report is at most the level. If
+/// many differ, the expected share of false reports is at most the level.
 pub(crate) fn corrected(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|&one, &two| chances[one].total_cmp(&chances[two]));

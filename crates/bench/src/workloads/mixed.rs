@@ -42,7 +42,7 @@ struct Work<'a> {
     /// Object for reads.
     object: Option<OpenObject>,
     /// Files for `many-small`.
-    found: Vec<ListedObject>,
+    listed: Vec<ListedObject>,
 }
 
 impl<'a> Work<'a> {
@@ -56,7 +56,7 @@ impl<'a> Work<'a> {
             watch,
             tickets,
             object: if reads.into_iter().any(has) { Some(session.open()?) } else { None },
-            found: if has(Workload::ManySmall) { session.list()? } else { Vec::new() },
+            listed: if has(Workload::ManySmall) { session.list()? } else { Vec::new() },
         })
     }
 
@@ -91,7 +91,7 @@ impl<'a> Work<'a> {
                 list::run(&job, self.session, self.watch).map(|_| 0)
             }
             (Workload::ManySmall, _) => {
-                read_one(self.job, self.session, &self.found[random.usize(..self.found.len())])
+                read_one(self.job, self.session, &self.listed[random.usize(..self.listed.len())])
             }
             (Workload::OneBig, Some(object)) => read_all(
                 object,

@@ -76,7 +76,7 @@ pub struct Bar {
 struct Shared {
     state: Mutex<RunState>,
     /// Wakes the drawing thread when the run has ended.
-    over: Condvar,
+    run_ended: Condvar,
 }
 
 impl Bar {
@@ -163,7 +163,7 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.shared.state.lock().ended = true;
-        self.shared.over.notify_all();
+        self.shared.run_ended.notify_all();
         // The thread returns no result.
         self.thread.take().map(JoinHandle::join);
         self.drawn.iter().for_each(ProgressBar::finish_and_clear);
@@ -173,7 +173,7 @@ impl Drop for Bar {
 impl Shared {
     /// Waits for `pause`, then returns the state. Returns `None` once the run has ended.
     fn after(&self, pause: Duration) -> Option<MutexGuard<'_, RunState>> {
-        let (state, _) = self.over.wait_timeout_while(self.state.lock(), pause, |state| !state.ended);
+        let (state, _) = self.run_ended.wait_timeout_while(self.state.lock(), pause, |state| !state.ended);
         (!state.ended).then_some(state)
     }
 }

@@ -122,7 +122,7 @@ pub fn run(args: &CpArgs, globals: &Globals) -> Result<Exit> {
     let names = args.policy.names()?;
     let destination = match &names {
         None => CopyDestination::parse(last, sources, wildcards)?,
-        Some(_) => CopyDestination::Stored(below(sources, last)?),
+        Some(_) => CopyDestination::Stored(list_destination(sources, last)?),
     };
     let named = args.operands.first().map(OsString::as_os_str).unwrap_or_default();
     let stop = stop_on_signal(args.policy.transfer_args().deadline(named))?;
@@ -164,7 +164,7 @@ fn is_link(text: &OsStr) -> bool {
 }
 
 /// Returns the destination of the names in a list, which are below a single source.
-fn below(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
+fn list_destination(sources: &[OsString], destination: &OsStr) -> Result<Destination> {
     match sources {
         [source] if source != "-" && destination != "-" => Ok(Destination::of(destination, false)?),
         _ => Err(Error::usage(
@@ -496,8 +496,8 @@ impl Copy<'_> {
             && self.args.policy.transfer_args().takes(name)
     }
 
-    /// Copies everything below a location, or everything that matches a pattern, after the
-    /// `earlier` sources.
+    /// Copies everything below a location, or everything that matches a pattern. `earlier` returns
+    /// the object that an earlier source of the same run has copied to a location.
     fn copy_tree(
         &self,
         root: &Location,

@@ -111,9 +111,9 @@ pub fn end(
     globals: &Globals,
     failures: ListingFailures<'_>,
     mut roots: Vec<(String, Error)>,
-    asked: usize,
+    requested_roots: usize,
 ) -> Result<Exit> {
-    let all_roots = roots.len() == asked;
+    let all_roots = roots.len() == requested_roots;
     receipt.failed = failures.into_failed();
     let partial = !receipt.failed.is_empty() || !roots.is_empty();
     let named = roots.iter().map(|(location, error)| error.item(location.clone()));

@@ -112,8 +112,8 @@ fn operand_error(error: firstbyte::Error, done: &str) -> Error {
     }
 }
 
-/// Returns whether a pattern, without -r, matched only directories, which the verb leaves alone.
-/// The run has completed then, and the report still has only the `before` items of earlier runs.
+/// Returns whether a pattern, without -r, matched only directories, which the verb leaves alone. If
+/// so, the run has completed, and the report has only the `before` items of earlier runs.
 fn matched_only_directories(depth: OperandKind, effect: Effect, before: u64, report: &RunReport) -> bool {
     let is_counted = depth == OperandKind::Object && effect == Effect::Apply && !report.has_ended();
     is_counted && report.items() == before

@@ -285,7 +285,7 @@ fn serve(
     let mount = Arc::new(prepared.attach(client.hydrator().clone())?);
     *held = Some(Arc::clone(&mount));
     drop(held);
-    let told = ready(&json!({
+    let announced = ready(&json!({
         "verb": "mount",
         "source": shown(&args.source).to_string(),
         "destination": mount.directory(),
@@ -298,14 +298,14 @@ fn serve(
         "start": brought,
     }));
     reported.store(true, Ordering::Relaxed);
-    if told.is_err() {
+    if announced.is_err() {
         // The starting process ended before the mount was ready. The user does not know of the
         // mount, so it is unmounted.
         mount.stop()?;
     }
     mount.wait()?;
     // A mount ends only by being unmounted, so a signal does not count as an interruption.
-    told.map(|()| Exit::Done)
+    announced.map(|()| Exit::Done)
 }
 
 /// Converts an error. If the missing directory is actually a single object, the error says so.
@@ -328,7 +328,7 @@ fn end_by_signals(slot: &Arc<Mutex<Option<Arc<Mount>>>>, reported: &Arc<AtomicBo
     // kernel/exit.c). Even then the mount must be detached, because a mount without a daemon
     // answers every access with an error.
     let undo = move || {
-        // Usually `ask_to_end` has already unmounted it, and the error is ignored.
+        // Usually `ask_to_end` has already unmounted the mount, and the error is ignored.
         let _ = mounted_in(&at_last).map(|mount| mount.stop());
     };
     let ask_to_end = move || {

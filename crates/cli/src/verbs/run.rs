@@ -172,16 +172,16 @@ impl<L: Iterator<Item = (u64, std::io::Result<Vec<u8>>)> + Send> Runner<'_, L> {
     /// Waits for a line. If the run is stopped, stops the line too, which then ends within its
     /// grace period.
     fn wait(&self, mut child: Child) -> std::io::Result<ExitStatus> {
-        let mut told = false;
+        let mut is_signalled = false;
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
-            if self.stop.is_stopped() && !told {
+            if self.stop.is_stopped() && !is_signalled {
                 // The child has not been waited for, so its process id cannot belong to another
                 // process yet.
                 kill_process(Pid::from_child(&child), Signal::TERM)?;
-                told = true;
+                is_signalled = true;
             }
             thread::sleep(POLL_INTERVAL);
         }

@@ -56,7 +56,7 @@ const MAX_COUNTS_WAIT: Duration = Duration::from_secs(5);
 #[derive(Default)]
 struct Totals {
     objects: u64,
-    here: u64,
+    bytes_here: u64,
     size: u64,
 }
 
@@ -90,7 +90,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
     let mut totals = Totals::default();
     let mut show = |row: Row, out: &mut dyn Write| -> Result<()> {
         totals.objects += 1;
-        totals.here += row.here;
+        totals.bytes_here += row.bytes_here;
         totals.size += row.size.unwrap_or(0);
         let line = if globals.json { row.json().to_string() } else { row.text() };
         writeln!(out, "{line}").map_err(|error| Error::io("standard output", &error))
@@ -119,8 +119,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<Exit> {
         let taken = cache.as_ref().map(size_line).unwrap_or_default();
         let line = format!(
             "{:>4}% {:>10} {:>10}  {} object{}{taken}",
-            VersionStatus::percent(totals.here, totals.size),
-            human(totals.here),
+            VersionStatus::percent(totals.bytes_here, totals.size),
+            human(totals.bytes_here),
             human(totals.size),
             totals.objects,
             if totals.objects == 1 { "" } else { "s" },
@@ -151,7 +151,7 @@ fn summary(cache: Option<&Cache>) -> Result<Exit> {
         let status = status?;
         let totals = if status.state == VersionState::Hydrated { &mut hydrated } else { &mut partial };
         totals.objects += 1;
-        totals.here += status.here;
+        totals.bytes_here += status.here;
         totals.size += status.size;
         pinned += u64::from(status.pin == Pin::Pinned);
     }
@@ -163,11 +163,11 @@ fn summary(cache: Option<&Cache>) -> Result<Exit> {
         .map_or("limited only by free space".into(), |limit| format!("at most {}", human(limit)));
     console::print(format_args!("cache     {}", shown(cache.directory())))?;
     console::print(format_args!("space     {used} used, {limit}"))?;
-    console::print(format_args!("hydrated  {}, {}", objects(hydrated.objects), human(hydrated.here)))?;
+    console::print(format_args!("hydrated  {}, {}", objects(hydrated.objects), human(hydrated.bytes_here)))?;
     console::print(format_args!(
         "partial   {}, {} of {}",
         objects(partial.objects),
-        human(partial.here),
+        human(partial.bytes_here),
         human(partial.size)
     ))?;
     console::print(format_args!("pinned    {}", objects(pinned)))?;
@@ -235,13 +235,13 @@ fn verify(cache: Option<&Cache>, globals: &Globals) -> Result<Exit> {
 struct Row {
     location: String,
     version: Option<String>,
-    here: u64,
+    bytes_here: u64,
     size: Option<u64>,
     state: VersionState,
     pin: Pin,
     last_use: Option<SystemTime>,
-    /// Number of cached objects below, if the row is that of a directory.
-    below: u64,
+    /// Number of cached objects below the location, if the row is that of a directory.
+    objects_below: u64,
 }
 
 impl From<VersionStatus> for Row {
@@ -249,12 +249,12 @@ impl From<VersionStatus> for Row {
         Self {
             location: status.location.to_string(),
             version: Some(status.version.to_string()),
-            here: status.here,
+            bytes_here: status.here,
             size: Some(status.size),
             state: status.state,
             pin: status.pin,
             last_use: Some(status.last_use),
-            below: 0,
+            objects_below: 0,
         }
     }
 }
@@ -266,19 +266,20 @@ impl Row {
         let mut row = Self {
             location: place.operand.root.to_string(),
             version: None,
-            here: 0,
+            bytes_here: 0,
             size: None,
             state: VersionState::Released,
             pin: Pin::Unpinned,
             last_use: None,
-            below: 0,
+            objects_below: 0,
         };
         for status in cache.into_iter().flat_map(Cache::statuses) {
             let status = status?;
             if place.operand.takes(&status.location) {
-                row.below += 1;
-                row.here += status.here;
-                // Objects that were never opened are not known, so it may not be whole.
+                row.objects_below += 1;
+                row.bytes_here += status.here;
+                // The cache does not know objects that were never opened, so the directory may have
+                // more objects than the cache.
                 row.state = VersionState::Partial;
             }
         }
@@ -290,7 +291,7 @@ impl Row {
             "location": self.location,
             "version": self.version,
             "state": self.state.word(),
-            "bytes_here": self.here,
+            "bytes_here": self.bytes_here,
             "size": self.size,
             "pinned": self.pin == Pin::Pinned,
             "last_open": self.last_use.and_then(rows::rfc3339),
@@ -302,19 +303,19 @@ impl Row {
         let opened = self.last_use.and_then(rows::rfc3339);
         let opened = opened.and_then(|time| Some(time.rsplit_once(':')?.0.replace('T', " ")));
         let percent = match self.size {
-            None if self.below > 0 => "-".to_owned(),
-            size => size.map_or(0, |size| VersionStatus::percent(self.here, size)).to_string(),
+            None if self.objects_below > 0 => "-".to_owned(),
+            size => size.map_or(0, |size| VersionStatus::percent(self.bytes_here, size)).to_string(),
         };
         format!(
             "{percent:>4}% {:>10} {:>10}  {:8} {:16}  {}{}{}",
-            human(self.here),
+            human(self.bytes_here),
             self.size.map_or("-".into(), human),
             self.state.word(),
-            opened.unwrap_or_else(|| if self.below > 0 { "-" } else { "never" }.into()),
+            opened.unwrap_or_else(|| if self.objects_below > 0 { "-" } else { "never" }.into()),
             one_line(&self.location),
             if self.pin == Pin::Pinned { "  (pinned)" } else { "" },
-            if self.below > 0 {
-                format!("  ({} below; -r lists them)", objects(self.below))
+            if self.objects_below > 0 {
+                format!("  ({} below; -r lists them)", objects(self.objects_below))
             } else {
                 String::new()
             },

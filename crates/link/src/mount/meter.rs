@@ -36,17 +36,18 @@ impl MeterRates {
 pub(super) struct ReplyMeter<T> {
     wire: WirePace,
     clients: Vec<Client<T>>,
-    /// The share of the client that was served last. A client that had nothing to send for a while
-    /// rejoins at this share, so it does not catch up on missed turns.
-    share: u64,
+    /// [`Client::sent_bytes`] of the client whose turn was last, before that turn. A client whose
+    /// queue was empty rejoins at this number, so it does not catch up on missed turns.
+    rejoin_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Client<T> {
     wire: WirePace,
     queue: VecDeque<Reply<T>>,
-    /// Number of bytes sent, plus the turns that the client missed while its queue was empty.
-    share: u64,
+    /// Number of bytes sent, raised at the client's turn to [`ReplyMeter::rejoin_bytes`]. The
+    /// waiting client with the smallest number is next.
+    sent_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -67,9 +68,10 @@ impl<T> Client<T> {
 impl<T> ReplyMeter<T> {
     /// Returns a meter for `clients` clients. No client has anything to send yet.
     pub(super) fn new(rates: MeterRates, clients: usize, now: Instant) -> Self {
-        let client = || Client { wire: WirePace::new(rates.client, now), queue: VecDeque::new(), share: 0 };
+        let client =
+            || Client { wire: WirePace::new(rates.client, now), queue: VecDeque::new(), sent_bytes: 0 };
         let wire = WirePace::new(rates.total, now).with_burst(rates.burst);
-        Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), share: 0 }
+        Self { wire, clients: std::iter::repeat_with(client).take(clients).collect(), rejoin_bytes: 0 }
     }
 
     /// Adds a reply of `bytes` bytes that may be sent from `ready_at` on. The replies to a client
@@ -90,8 +92,11 @@ impl<T> ReplyMeter<T> {
     pub(super) fn send(&mut self, now: Instant, mut done: impl FnMut(Instant, T)) {
         while let Some(start) = self.next().filter(|start| *start <= now) {
             let waiting = |client: &&mut Client<T>| client.starts_at().is_some_and(|at| at <= start);
-            let next =
-                self.clients.iter_mut().filter(waiting).min_by_key(|client| client.share.max(self.share));
+            let next = self
+                .clients
+                .iter_mut()
+                .filter(waiting)
+                .min_by_key(|client| client.sent_bytes.max(self.rejoin_bytes));
             let Some(client) = next else { return };
             let Some(reply) = client.queue.front_mut() else { return };
             let piece = reply.left.min(self.wire.piece()).min(client.wire.piece());
@@ -100,9 +105,9 @@ impl<T> ReplyMeter<T> {
             let waited_from = start.checked_sub(CATCH_UP).unwrap_or(start).max(reply.ready_at);
             let arrived = client.wire.occupy(piece, waited_from).max(sent);
             reply.left -= piece;
-            client.share = client.share.max(self.share);
-            self.share = client.share;
-            client.share += piece;
+            client.sent_bytes = client.sent_bytes.max(self.rejoin_bytes);
+            self.rejoin_bytes = client.sent_bytes;
+            client.sent_bytes += piece;
             if reply.left == 0
                 && let Some(reply) = client.queue.pop_front()
             {

@@ -23,9 +23,9 @@ use super::contents::Contents;
 /// file system, that is some directories for each thread.
 const READ_WINDOW: usize = 256;
 
-/// Number of directories at the top that are left to the walk itself on a local file system. The
-/// walk reads a directory about as fast as a thread would. Without this distance, the walk would
-/// wait for a directory that a thread has just begun.
+/// Number of directories at the top of the stack that are left to the walk itself on a local file
+/// system. The walk reads a directory about as fast as a thread would. Without this distance, the
+/// walk would wait for a directory that a thread has just begun.
 const LEFT_TO_LOCAL_WALK: usize = 4;
 
 /// Number of directories that were read ahead and that the walk takes before sleeping threads are
@@ -64,8 +64,8 @@ struct Stack {
         reason = "they come and go in their boxes, so that an entry of the stack is small"
     )]
     spent: Vec<Box<Contents>>,
-    /// Number of directories at the top that are left to the walk.
-    near: usize,
+    /// Number of directories at the top of the stack that threads leave to the walk.
+    left_to_walk: usize,
     /// Number of sleeping threads. `taken` counts the directories taken since the threads were
     /// woken.
     asleep: usize,
@@ -94,11 +94,11 @@ impl WalkPool {
     /// Starts as many threads as suit this file system.
     pub(super) fn new(tuning: &Tuning) -> Self {
         // On local disks, the walk itself keeps one processor busy, so there is one thread fewer.
-        let (threads, near) = match tuning.file_system.reach {
+        let (threads, left_to_walk) = match tuning.file_system.reach {
             FileSystemReach::Local => (tuning.threads.saturating_sub(1).clamp(1, 3), LEFT_TO_LOCAL_WALK),
             FileSystemReach::Remote => (tuning.threads, 1),
         };
-        let stack = Mutex::new(Stack { near, ..Stack::default() });
+        let stack = Mutex::new(Stack { left_to_walk, ..Stack::default() });
         let shared = Shared { stack, work: Condvar::new(), done: Condvar::new(), buffer: tuning.buffer };
         let shared = Arc::new(shared);
         let start = |number| {
@@ -203,7 +203,7 @@ impl Shared {
 
 impl Stack {
     /// Returns the directory that a thread should read next. `None` if there is none, or no memory
-    /// for it. Directories near the top are left to the walk.
+    /// for it. Directories at the top of the stack are left to the walk.
     fn next(&mut self) -> Option<&mut Entry> {
         if self.waiting > MAX_WAITING_BYTES {
             return None;
@@ -211,7 +211,7 @@ impl Stack {
         self.directories
             .iter_mut()
             .rev()
-            .skip(self.near)
+            .skip(self.left_to_walk)
             .take(READ_WINDOW)
             .find(|entry| matches!(entry.work, Work::Expected))
     }

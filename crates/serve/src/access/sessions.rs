@@ -24,7 +24,7 @@ const MAX_SESSIONS: usize = 10_000;
 /// Browser sessions: random tokens, held in memory only.
 #[derive(Default)]
 pub(crate) struct BrowserSessions {
-    held: Mutex<HashMap<String, (String, Instant)>>,
+    by_token: Mutex<HashMap<String, (String, Instant)>>,
 }
 
 impl std::fmt::Debug for BrowserSessions {
@@ -40,26 +40,26 @@ impl BrowserSessions {
     pub(crate) fn begin(&self, access_key: &str) -> String {
         let token = random_token();
         let now = Instant::now();
-        let mut held = self.held.lock();
-        if held.len() >= MAX_SESSIONS {
-            held.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFETIME);
+        let mut by_token = self.by_token.lock();
+        if by_token.len() >= MAX_SESSIONS {
+            by_token.retain(|_, (_, since)| now.duration_since(*since) < SESSION_LIFETIME);
         }
-        if held.len() >= MAX_SESSIONS {
-            held.clear();
+        if by_token.len() >= MAX_SESSIONS {
+            by_token.clear();
         }
-        held.insert(token.clone(), (access_key.to_owned(), now));
+        by_token.insert(token.clone(), (access_key.to_owned(), now));
         token
     }
 
     /// Ends the session with this token.
     pub(crate) fn end(&self, token: &str) {
-        self.held.lock().remove(token);
+        self.by_token.lock().remove(token);
     }
 
     /// Returns the access key of a session, or `None` if there is no such session.
     pub(crate) fn holder(&self, token: &str) -> Option<String> {
-        let held = self.held.lock();
-        let (access_key, since) = held.get(token)?;
+        let by_token = self.by_token.lock();
+        let (access_key, since) = by_token.get(token)?;
         (since.elapsed() < SESSION_LIFETIME).then(|| access_key.clone())
     }
 }

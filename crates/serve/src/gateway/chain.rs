@@ -28,7 +28,7 @@ const MAX_NAMED_GATEWAYS: usize = 16;
 /// The name of this gateway, and the names of the gateways that send it requests.
 #[derive(Debug)]
 pub(super) struct GatewayChain {
-    own: String,
+    own_name: String,
     askers: Mutex<HashMap<String, Instant>>,
     via: Via,
 }
@@ -36,7 +36,8 @@ pub(super) struct GatewayChain {
 impl GatewayChain {
     /// Makes a random name for this gateway. `via` adds it to every request to the origin.
     pub(super) fn new(via: Via) -> Self {
-        let chain = Self { own: format!("{NAME_PREFIX}{}", random_token()), askers: Mutex::default(), via };
+        let chain =
+            Self { own_name: format!("{NAME_PREFIX}{}", random_token()), askers: Mutex::default(), via };
         chain.announce(&HashMap::new());
         chain
     }
@@ -53,7 +54,7 @@ impl GatewayChain {
         let mut askers = self.askers.lock();
         let mut is_new = false;
         for name in others.take(MAX_NAMED_GATEWAYS) {
-            if name == self.own {
+            if name == self.own_name {
                 return Err(GatewayRefusal::Loop);
             }
             is_new |= askers.insert(name.to_owned(), now).is_none();
@@ -71,7 +72,7 @@ impl GatewayChain {
     }
 
     fn announce(&self, askers: &HashMap<String, Instant>) {
-        let names = std::iter::once(&self.own).chain(askers.keys());
+        let names = std::iter::once(&self.own_name).chain(askers.keys());
         let text = names.map(|name| format!("1.1 {name}")).collect::<Vec<_>>().join(", ");
         if let Err(why) = self.via.set(text) {
             tracing::error!("the header `via` {why}: loops are not detected");

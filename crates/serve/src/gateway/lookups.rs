@@ -59,7 +59,7 @@ struct Arrival<'a> {
 #[derive(Clone)]
 struct LookUp {
     stat: Arc<Stat>,
-    asked: Moment,
+    asked_at: Moment,
 }
 
 impl Lookups {
@@ -85,17 +85,17 @@ impl Lookups {
             gateway.counters.looked_up_fresh.fetch_add(1, Relaxed);
             return Ok(found(last.clone(), None));
         }
-        let before = before.filter(|last| last.asked.age() <= self.fresh.saturating_add(gateway.stale));
+        let before = before.filter(|last| last.asked_at.age() <= self.fresh.saturating_add(gateway.stale));
         let answers = |last: &CallAnswer<LookUp>| match &last.result {
             Ok(look_up) => self.is_fresh(look_up, &arrival),
             Err(_) => is_paused(last),
         };
         let ask = ask(gateway, &known.found, location, version.clone());
-        let asked = known.look_up.get(arrival.at, answers, ask);
+        let answer = known.look_up.get(arrival.at, answers, ask);
         let outcome = match (known.look_up.last(is_paused), &before) {
             (Some(failed), _) => failed,
-            (None, None) => asked.await,
-            (None, Some(_)) => tokio::time::timeout(MAX_LOOKUP_WAIT, asked).await.unwrap_or_else(|_| {
+            (None, None) => answer.await,
+            (None, Some(_)) => tokio::time::timeout(MAX_LOOKUP_WAIT, answer).await.unwrap_or_else(|_| {
                 Err(GatewayRefusal::Unavailable(format!("{location}: no answer within {MAX_LOOKUP_WAIT:?}")))
             }),
         };
@@ -104,7 +104,7 @@ impl Lookups {
             (Err(error), Some(last)) if error.is_outage() => {
                 gateway.counters.looked_up_stale.fetch_add(1, Relaxed);
                 tracing::warn!(%location, %error, "served as it was known before");
-                let age = last.asked.age();
+                let age = last.asked_at.age();
                 Ok(found(last, Some(age)))
             }
             (Err(error), _) => {
@@ -123,10 +123,11 @@ impl Lookups {
             let etag = look_up.stat.version.etag.as_deref().map(etag_value);
             arrival.expected.is_none_or(|tags| tags_contain(tags, etag.unwrap_or_default()))
         };
-        look_up.asked.age() < self.fresh && is_expected()
+        look_up.asked_at.age() < self.fresh && is_expected()
     }
 
-    /// Returns true if the name at `location` is that of a directory. Asks with `ask`.
+    /// Returns true if the name at `location` is that of a directory. `ask` asks the origin;
+    /// concurrent calls for one name share its answer.
     pub(super) async fn is_directory(
         &self,
         location: Location,
@@ -186,12 +187,12 @@ async fn ask(
     location: &Location,
     version: Option<String>,
 ) -> Result<LookUp, GatewayRefusal> {
-    let asked = Moment::now();
+    let asked_at = Moment::now();
     let (store, of) = (gateway.hydrator.store().clone(), location.clone());
     gateway.counters.looked_up_at_origin.fetch_add(1, Relaxed);
     let absence = if version.is_some() { GatewayRefusal::NoVersion } else { GatewayRefusal::NotFound };
     let look_up = match gateway.call(move || stat(&store, &of, version.as_deref())).await {
-        Ok(stat) if stat.kind == EntryKind::File => Ok(LookUp { stat: Arc::new(stat), asked }),
+        Ok(stat) if stat.kind == EntryKind::File => Ok(LookUp { stat: Arc::new(stat), asked_at }),
         Ok(_) | Err(GatewayRefusal::NotFound) => Err(absence),
         Err(error) => Err(error),
     };

@@ -271,13 +271,13 @@ impl Gateway {
             Location::Object(_) => store.has_below(&of),
             _ => store.stat(&of).map(|stat| stat.kind == EntryKind::Directory),
         };
-        let asked = async {
+        let ask = async {
             match self.call(ask).await {
                 Err(GatewayRefusal::NotFound) => Ok(false),
                 answer => answer,
             }
         };
-        self.lookups.is_directory(location, asked).await
+        self.lookups.is_directory(location, ask).await
     }
 
     /// Lists the buckets of an origin that has several.

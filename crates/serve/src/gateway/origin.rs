@@ -30,13 +30,13 @@ impl GatewayOrigin {
     ///
     /// # Errors
     /// The location cannot be served.
-    pub(super) fn new(location: &Location, asked: &Buckets) -> Result<(Self, Buckets)> {
+    pub(super) fn new(location: &Location, requested: &Buckets) -> Result<(Self, Buckets)> {
         let setting = |why: &str| Error::Setting(format!("cannot serve {location}: {why}"));
-        let named = |default: &str| match asked {
+        let named = |default: &str| match requested {
             Buckets::Named(name) => Buckets::Named(name.clone()),
             Buckets::FirstLevel => Buckets::Named(default.to_owned()),
         };
-        let (base, scope, buckets) = match (location, asked) {
+        let (base, scope, buckets) = match (location, requested) {
             (Location::Object(object), Buckets::FirstLevel) if object.bucket.is_empty() => {
                 (location.clone(), String::new(), Buckets::FirstLevel)
             }
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
 
     fn origin(text: &str, bucket: Option<&str>) -> (GatewayOrigin, Buckets) {
-        let asked = bucket.map_or(Buckets::FirstLevel, |name| Buckets::Named(name.to_owned()));
-        GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &asked).unwrap()
+        let requested = bucket.map_or(Buckets::FirstLevel, |name| Buckets::Named(name.to_owned()));
+        GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &requested).unwrap()
     }
 
     #[test]
@@ -312,8 +312,11 @@ mod tests {
     #[test]
     fn what_cannot_be_served_is_refused() {
         for (text, bucket) in [("s3://", Some("x")), ("https://h/x?a=b", None), ("/tmp", None)] {
-            let asked = bucket.map_or(Buckets::FirstLevel, |name: &str| Buckets::Named(name.to_owned()));
-            assert!(GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &asked).is_err(), "{text}");
+            let requested = bucket.map_or(Buckets::FirstLevel, |name: &str| Buckets::Named(name.to_owned()));
+            assert!(
+                GatewayOrigin::new(&Location::parse(text.as_ref()).unwrap(), &requested).is_err(),
+                "{text}"
+            );
         }
         let (origin, _) = origin("https://h/x/", None);
         assert!(origin.locate("x", "a//b").is_err() && origin.locate("x", "/a").is_err());

@@ -63,9 +63,9 @@ pub(super) struct RangeReading {
     range: ByteRange,
     /// The offset up to which bytes were sent.
     at: u64,
-    /// The offset up to which bytes were requested ahead.
-    ahead: u64,
-    /// Keeps the requests ahead wanted while it lives.
+    /// The offset up to which bytes were requested ahead of `at`.
+    requested_end: u64,
+    /// Requests the blocks ahead. Their fetches may be dropped when this handle is dropped.
     interest: Handle,
     first: Option<BodyPiece>,
     frames: BlockFrames,
@@ -94,9 +94,9 @@ impl RangeReading {
         shared: ReadingContext,
     ) -> firstbyte_hydrate::Result<Self> {
         let interest = file.handle();
-        let (at, ahead) = (range.start, range.start);
+        let (at, requested_end) = (range.start, range.start);
         let (first, checksum) = (None, None);
-        let mut reading = Self { file, range, at, ahead, interest, first, frames, checksum, shared };
+        let mut reading = Self { file, range, at, requested_end, interest, first, frames, checksum, shared };
         reading.first = Some(reading.piece().await?);
         Ok(reading)
     }
@@ -107,7 +107,7 @@ impl RangeReading {
             self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
             return Ok(piece);
         }
-        if let Some(piece) = self.small().await {
+        if let Some(piece) = self.packed_piece().await {
             self.shared.counters.cached_bytes.fetch_add(self.length_of(&piece), Relaxed);
             return Ok(piece);
         }
@@ -137,9 +137,9 @@ impl RangeReading {
             .find_map(|range| pin(&self.file, range))
     }
 
-    /// Returns the rest of the range if the object is complete and at most one block long. The
-    /// cache packs such objects.
-    async fn small(&self) -> Option<BodyPiece> {
+    /// Returns the rest of the range if the cache has the whole object and the object is at most
+    /// one block long. The cache packs such objects into shared files, so the bytes are copied.
+    async fn packed_piece(&self) -> Option<BodyPiece> {
         if self.file.size() > BLOCK || !self.file.is_complete() {
             return None;
         }
@@ -152,10 +152,11 @@ impl RangeReading {
     /// Requests the following bytes, so that one request brings many blocks.
     fn request_ahead(&mut self) {
         let end = self.range.end.min(self.at + READ_AHEAD_BYTES);
-        let is_due = self.ahead < self.range.end && self.ahead < self.at + READ_AHEAD_BYTES / 2;
+        let is_due =
+            self.requested_end < self.range.end && self.requested_end < self.at + READ_AHEAD_BYTES / 2;
         if is_due {
-            self.interest.prefetch(&[ByteRange::new(self.ahead.max(self.at), end)]);
-            self.ahead = end;
+            self.interest.prefetch(&[ByteRange::new(self.requested_end.max(self.at), end)]);
+            self.requested_end = end;
         }
     }
 

@@ -157,8 +157,9 @@ impl Condition {
         self.differs.as_deref().is_some_and(|tags| list_elements(tags).any(|tag| tag.trim() == "*"))
     }
 
-    /// Evaluates the condition against the current version. Without one, only an expected tag is
-    /// unmet: S3 answers 204 to a DELETE that expects a size or a time of a missing object
+    /// Evaluates the condition against the current version. If no version exists, only a condition
+    /// with an expected tag fails: S3 answers 204 to a DELETE that expects a size or a time of a
+    /// missing object
     /// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_DeleteObject.html>), and "Not Found"
     /// to one that expects a tag
     /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html>, both read

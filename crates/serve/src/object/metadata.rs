@@ -135,7 +135,8 @@ impl MetadataRefusal {
 struct StoredAttribute {
     size: u64,
     modified: i128,
-    /// The bound of [`change_time`]; `None` for a directory.
+    /// Upper bound on the file's change time, in nanoseconds since 1970: a later change time means
+    /// that another program changed the file ([`change_time`]). `None` for a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed_by: Option<i128>,
     object: ObjectMetadata,
@@ -200,8 +201,8 @@ impl ObjectMetadata {
         }
     }
 
-    /// Removes the checksums. The request that completed the upload is kept, so that its repetition
-    /// can be answered after a restart, when late publications are forgotten.
+    /// Removes the checksums. Keeps the id of the request that completed the upload, so that a
+    /// repetition of the request is answered even if a restart has made the checksums doubtful.
     fn forget_checksums(&mut self) {
         self.checksums = ChecksumValues::default();
         (self.composite, self.part_checksums) = (None, None);
@@ -318,12 +319,13 @@ impl ObjectMetadata {
     pub(crate) fn write_directory(&self, directory: &File) -> io::Result<()> {
         self.check_values()?;
         match self.store_attribute(directory) {
-            // A directory has no other place for its metadata's modification time.
+            // The file system has no attributes, so the user metadata was not stored. Without an
+            // attribute a directory also loses a sent modification time, because it keeps its own.
             Ok(()) if !self.user.is_empty() && Self::read(directory) == Self::default() => {
                 Err(MetadataRefusal::NoAttributes.into())
             }
-            // Another user's directory stays a directory that was not put. Nothing is lost, because
-            // the request has no metadata.
+            // The directory belongs to another user, so it cannot be marked as an object. Nothing
+            // is lost, because the request has no metadata.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied && are_both_empty(self, directory) =>
             {

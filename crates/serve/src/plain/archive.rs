@@ -93,7 +93,7 @@ struct Archive {
     root: ServedRoot,
     access: RequestRights,
     /// Requested entries that are not written yet.
-    asked: VecDeque<Item>,
+    requested: VecDeque<Item>,
     /// The directories above the next entry, outermost first.
     levels: Vec<Level>,
     /// The file whose content comes next.
@@ -153,7 +153,7 @@ impl Archive {
     /// Makes an archive of the directory `path`, or of its entries `names`, which are
     /// percent-encoded. Blocking.
     fn open(root: ServedRoot, path: &EntryPath, names: &[String], access: RequestRights) -> io::Result<Self> {
-        let mut asked = VecDeque::new();
+        let mut requested = VecDeque::new();
         for name in names {
             let name: Vec<u8> = percent_encoding::percent_decode_str(name).collect();
             let entry = EntryPath::parse(&name).map_err(|_| io::ErrorKind::NotFound)?;
@@ -172,18 +172,18 @@ impl Archive {
             if !metadata.is_file() && !metadata.is_dir() {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            asked.push_back(Item { path, name: entry.as_bytes().to_vec() });
+            requested.push_back(Item { path, name: entry.as_bytes().to_vec() });
         }
         let mut levels = Vec::new();
         root.open_directory(path)?;
         match path.name() {
             _ if !names.is_empty() => {}
-            Some(name) => asked.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
+            Some(name) => requested.push_back(Item { path: path.clone(), name: name.as_bytes().to_vec() }),
             None => {
                 levels.push(Level::open(&root, path, &access, Vec::new())?);
             }
         }
-        Ok(Self { root, access, asked, levels, content: None, has_end: false })
+        Ok(Self { root, access, requested, levels, content: None, has_end: false })
     }
 
     /// Returns the next bytes. `None` after the end. Blocking.
@@ -228,7 +228,7 @@ impl Archive {
                 return Ok(Some(Item { path, name }));
             }
         }
-        Ok(self.asked.pop_front())
+        Ok(self.requested.pop_front())
     }
 
     /// Writes the head of `item`. The content of a file, or the entries of a directory, come next.
@@ -263,23 +263,29 @@ impl Archive {
 struct Content {
     file: File,
     path: EntryPath,
-    left: u64,
+    left_bytes: u64,
     size: u64,
     modified: SystemTime,
 }
 
 impl Content {
     fn new(file: File, path: EntryPath, metadata: &Metadata) -> io::Result<Self> {
-        Ok(Self { file, path, left: metadata.len(), size: metadata.len(), modified: metadata.modified()? })
+        Ok(Self {
+            file,
+            path,
+            left_bytes: metadata.len(),
+            size: metadata.len(),
+            modified: metadata.modified()?,
+        })
     }
 
     /// Reads until the piece is full. True if the content is complete and is padded to whole
     /// blocks.
     fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<bool> {
         let room = PIECE_BYTES.saturating_sub(buffer.len()) as u64;
-        let count = (&mut self.file).take(self.left.min(room)).read_to_end(buffer)?;
-        self.left -= count as u64;
-        if self.left > 0 {
+        let count = (&mut self.file).take(self.left_bytes.min(room)).read_to_end(buffer)?;
+        self.left_bytes -= count as u64;
+        if self.left_bytes > 0 {
             return if count > 0 { Ok(false) } else { Err(self.changed_error()) };
         }
         let now = self.file.metadata()?;

@@ -44,7 +44,7 @@ pub(crate) enum ListingFormat {
 impl ListingFormat {
     /// Returns the form that `request` asks for by `?format=`, `Accept` or its `User-Agent`. `None`
     /// means the page for browsers.
-    pub(crate) fn asked_by(request: &HttpRequest) -> Option<Self> {
+    pub(crate) fn requested_by(request: &HttpRequest) -> Option<Self> {
         let accept = request.header(ACCEPT).unwrap_or_default();
         let agent = request.header(USER_AGENT).unwrap_or_default();
         match request.query("format").as_deref() {

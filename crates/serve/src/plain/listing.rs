@@ -75,7 +75,7 @@ struct Level {
     directory: Directory,
     reader: EntryReader,
     /// The subdirectories found so far, in order.
-    below: Vec<Directory>,
+    subdirectories: Vec<Directory>,
 }
 
 impl Rows {
@@ -90,7 +90,7 @@ impl Rows {
     ) -> io::Result<Self> {
         let reader = EntryReader::open_for(&root, path, &access)?;
         let directory = Directory { path: path.clone(), prefix: Vec::new() };
-        let level = Some(Level { directory, reader, below: Vec::new() });
+        let level = Some(Level { directory, reader, subdirectories: Vec::new() });
         Ok(Self { lines: Lines::new(format, links), root, access, recursive, level, left: Vec::new() })
     }
 
@@ -109,7 +109,7 @@ impl Rows {
     fn advance(&mut self) -> io::Result<()> {
         let Some(mut level) = self.level.take() else { return Ok(()) };
         let Some(entry) = level.reader.next() else {
-            self.left.extend(level.below.into_iter().rev());
+            self.left.extend(level.subdirectories.into_iter().rev());
             return self.descend();
         };
         let entry = entry?;
@@ -120,7 +120,7 @@ impl Rows {
             if self.recursive && entry.kind == VisibleKind::Directory {
                 name.push(b'/');
                 let path = self.access.fenced_directory(level.directory.path.join(&entry.name));
-                level.below.push(Directory { path, prefix: name });
+                level.subdirectories.push(Directory { path, prefix: name });
             }
         }
         self.level = Some(level);
@@ -134,7 +134,7 @@ impl Rows {
                 Err(error) if is_left_out(&directory.path, &error) => {}
                 Err(error) => return Err(error),
                 Ok(reader) => {
-                    self.level = Some(Level { directory, reader, below: Vec::new() });
+                    self.level = Some(Level { directory, reader, subdirectories: Vec::new() });
                     return Ok(());
                 }
             }

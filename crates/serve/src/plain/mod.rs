@@ -158,7 +158,7 @@ async fn directory(
     if let Some(format) = request.query("archive") {
         return archive::answer(state, &request, path, &format, access).await;
     }
-    let format = ListingFormat::asked_by(&request);
+    let format = ListingFormat::requested_by(&request);
     if matches!(format, None | Some(ListingFormat::Links))
         && let Some(moved) = page::below_the_bucket(state, &request, path).await
     {
@@ -239,7 +239,7 @@ fn select(
         ConditionResult::Failed => return Err(without(StatusCode::PRECONDITION_FAILED)),
     }
     let Some(size) = described.ranged_size() else { return Ok(SelectedPart::Whole) };
-    match asked_range(&request.headers, current, size) {
+    match range_of_header(&request.headers, current, size) {
         RangeAnswer::Whole => Ok(SelectedPart::Whole),
         RangeAnswer::Part(range) => Ok(SelectedPart::Part(range, size)),
         RangeAnswer::Unsatisfiable => {
@@ -284,7 +284,7 @@ fn object_response(
     response
 }
 
-fn asked_range(headers: &HeaderMap, current: CurrentVersion<'_>, size: u64) -> RangeAnswer {
+fn range_of_header(headers: &HeaderMap, current: CurrentVersion<'_>, size: u64) -> RangeAnswer {
     let mut values = headers.get_all(RANGE).iter();
     let only = values.next().filter(|_| values.next().is_none());
     match only.and_then(|value| value.to_str().ok()) {

@@ -163,7 +163,7 @@ async fn directory(
     let recursive = request.query("recursive").is_some();
     let mut rows = Rows::open(gateway, name, access, recursive).await?;
     let path = EntryPath::parse(gateway.path(&name.bucket, &name.key).as_bytes());
-    match (ListingFormat::asked_by(request), path) {
+    match (ListingFormat::requested_by(request), path) {
         (None, Ok(path)) => {
             let first = blocking(move || {
                 let mut first = Vec::new();

@@ -152,7 +152,7 @@ fn is_s3(request: &HttpRequest) -> bool {
         })
 }
 
-/// Whether the request is a read with a password or with a session of the page. S3 has neither, so
+/// True if the request is a read with a password or with a session of the page. S3 has neither, so
 /// a name such as `location` in its query is a parameter of a stored page.
 fn is_plain_read(request: &HttpRequest) -> bool {
     let scheme = request.header(AUTHORIZATION).and_then(|value| value.split(' ').next());

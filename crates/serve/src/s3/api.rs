@@ -266,8 +266,8 @@ impl S3Api {
     }
 }
 
-/// Whether an object can have this key, because a file can be named after it. To readers and to
-/// deletions any other key is a missing one, as in S3; only writes are refused.
+/// True if an object can have this key: a file can be named after it. An object with any other key
+/// counts as missing for reads and deletions, as in S3; only writes are refused.
 pub(crate) fn can_exist(key: &str) -> bool {
     !key.starts_with('/') && EntryPath::parse(key.as_bytes()).is_ok_and(|path| !path.is_root())
 }

@@ -81,8 +81,8 @@ fn decode_token(token: &str) -> S3Result<String> {
 }
 
 /// Returns the maximum number of buckets on a page: unlimited, unless the request sets a limit.
-fn most_buckets(asked: Option<i32>) -> S3Result<usize> {
-    match asked.map(usize::try_from) {
+fn most_buckets(requested: Option<i32>) -> S3Result<usize> {
+    match requested.map(usize::try_from) {
         None => Ok(usize::MAX),
         Some(Ok(most @ 1..=10_000)) => Ok(most),
         Some(_) => Err(s3_error!(InvalidArgument, "max-buckets goes from 1 to 10,000")),

@@ -74,7 +74,7 @@ impl FormFile {
         while !self.is_over {
             let end = find(&self.buffer, &self.end);
             self.is_over = end.is_some();
-            // The last bytes may be the beginning of the end.
+            // The last bytes may be the beginning of the boundary, so they stay in the buffer.
             let count = end.unwrap_or((self.buffer.len() + 1).saturating_sub(self.end.len()));
             if count > 0 || self.is_over {
                 let piece = self.buffer.split_to(count).freeze();
@@ -159,7 +159,8 @@ pub(super) struct Placeholder {
     fields: Option<Bytes>,
     zeros: u64,
     end: Option<Bytes>,
-    /// Whether other tasks had their turn since the last piece of zeros, which may be many.
+    /// True if the body has yielded to other tasks since the last piece of zeros. There may be many
+    /// such pieces, and they never wait for the network.
     has_yielded: bool,
 }
 

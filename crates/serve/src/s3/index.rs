@@ -36,9 +36,10 @@ const SETTLED_AGE: Duration = Duration::from_millis(20);
 /// Age up to which a continued listing uses outdated names of a directory that is sorted quickly.
 const MIN_RECENT_AGE: Duration = Duration::from_secs(1);
 
-/// The same age for a directory that is sorted slowly, as a multiple of the time that reading and
-/// sorting took. The greater of the two ages counts. So a directory that changes all the time is
-/// sorted during at most a tenth of its listing.
+/// Age up to which a continued listing uses outdated names of a directory that is sorted slowly, as
+/// a multiple of the time that reading and sorting took. The greater of this age and
+/// [`MIN_RECENT_AGE`] counts. So a directory that changes all the time is sorted during at most a
+/// tenth of its listing.
 const RECENT_SORT_FACTOR: u32 = 10;
 
 /// How current the names of a page must be.
@@ -79,7 +80,7 @@ impl KeptDirectory {
 #[derive(Debug, Default)]
 struct IndexState {
     /// Sorted directories by path and fence. The fence decides which links are visible.
-    kept: HashMap<(EntryPath, usize), KeptDirectory>,
+    directories: HashMap<(EntryPath, usize), KeptDirectory>,
     bytes: usize,
     clock: u64,
 }
@@ -145,7 +146,7 @@ impl Index {
         let mut state = self.state.lock();
         state.clock += 1;
         let clock = state.clock;
-        let kept = state.kept.get_mut(&key(path)).filter(|kept| kept.serves(version, freshness))?;
+        let kept = state.directories.get_mut(&key(path)).filter(|kept| kept.serves(version, freshness))?;
         kept.used = clock;
         Some(kept.names.clone())
     }
@@ -154,7 +155,7 @@ impl Index {
         let mut state = self.state.lock();
         kept.used = state.clock;
         state.bytes += kept.names.weight();
-        if let Some(old) = state.kept.insert(key(path), kept) {
+        if let Some(old) = state.directories.insert(key(path), kept) {
             state.bytes -= old.names.weight();
         }
         if state.bytes > MAX_KEPT_BYTES {
@@ -199,14 +200,14 @@ impl IndexState {
     /// this is rarely needed. The directory that was used last is kept in any case.
     fn drop_least_used(&mut self) {
         let mut by_use: Vec<(u64, (EntryPath, usize))> =
-            self.kept.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
+            self.directories.iter().map(|(key, kept)| (kept.used, key.clone())).collect();
         by_use.sort_unstable();
         let newest = by_use.pop();
         for (_, key) in by_use {
             if self.bytes <= MAX_KEPT_BYTES / 2 {
                 return;
             }
-            if let Some(kept) = self.kept.remove(&key) {
+            if let Some(kept) = self.directories.remove(&key) {
                 self.bytes -= kept.names.weight();
             }
         }
@@ -279,9 +280,9 @@ mod tests {
             let path = EntryPath::parse(name.as_bytes()).unwrap();
             index.get(&root, &path, Freshness::Current).unwrap();
             let state = index.state.lock();
-            let weight: usize = state.kept.values().map(|kept| kept.names.weight()).sum();
+            let weight: usize = state.directories.values().map(|kept| kept.names.weight()).sum();
             assert_eq!(weight, state.bytes);
-            assert!(weight <= MAX_KEPT_BYTES && !state.kept.is_empty());
+            assert!(weight <= MAX_KEPT_BYTES && !state.directories.is_empty());
         }
     }
 }

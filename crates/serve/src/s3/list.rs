@@ -89,7 +89,7 @@ impl Walk<'_> {
             let full = [key, name].concat();
             if !full.starts_with(&self.query.prefix) {
                 if full.as_str() > self.query.prefix.as_str() {
-                    return Ok(Step::On);
+                    return Ok(Step::Continue);
                 }
                 continue;
             }
@@ -104,7 +104,7 @@ impl Walk<'_> {
                 return Ok(Step::Full);
             }
         }
-        Ok(Step::On)
+        Ok(Step::Continue)
     }
 
     /// True if the entry `name` may be shown in a directory that may only be read in part: the
@@ -137,7 +137,7 @@ impl Walk<'_> {
             let done = self.directory(&below, &full);
             self.depth -= 1;
             return match done {
-                Err(error) if is_left_out(&below, &error) => Ok(Step::On),
+                Err(error) if is_left_out(&below, &error) => Ok(Step::Continue),
                 done => done,
             };
         }
@@ -146,21 +146,21 @@ impl Walk<'_> {
             None => match self.root.open_directory(path) {
                 Ok(open) => directory.insert(open),
                 // The directory was removed in the meantime, and its remaining names with it.
-                Err(error) if is_left_out(path, &error) => return Ok(Step::On),
+                Err(error) if is_left_out(path, &error) => return Ok(Step::Continue),
                 Err(error) => return Err(error),
             },
         };
         match identity_at(self.root, directory.as_fd(), path, name.as_ref()) {
             Some(identity) => Ok(self.page.put_object(full, identity)),
-            None => Ok(Step::On),
+            None => Ok(Step::Continue),
         }
     }
 
     /// Adds a directory as an empty object whose key ends in `/`: one that is empty, or that was
     /// put.
     fn marker(&mut self, directory: &OwnedFd, key: &str) -> io::Result<Step> {
-        if self.query.after.is_behind(key) || !key.starts_with(&self.query.prefix) {
-            return Ok(Step::On);
+        if self.query.after.is_after(key) || !key.starts_with(&self.query.prefix) {
+            return Ok(Step::Continue);
         }
         let identity = EtagIdentity::of_directory(&rustix::fs::fstat(directory)?);
         Ok(self.page.put_object(key.to_owned(), identity))

@@ -12,7 +12,7 @@ use crate::s3::list::page;
 use crate::s3::objects::blocking;
 use crate::s3::outputs;
 use crate::s3::page_builder::{KeyQuery, ListingPage, PagePosition};
-use crate::s3::pages::{asked_freshness, from_token, is_url, limit, token};
+use crate::s3::pages::{from_token, is_url, limit, requested_freshness, token};
 use crate::s3::private;
 use crate::s3::remote_list;
 
@@ -22,7 +22,7 @@ pub(crate) async fn second_version(
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
     let access = api.access(&request);
-    let asked = asked_freshness(&request.headers);
+    let freshness = requested_freshness(&request.headers);
     let mut input = request.input;
     input.delimiter.take_if(|delimiter| delimiter.is_empty());
     let max_keys = limit(input.max_keys)?;
@@ -30,7 +30,7 @@ pub(crate) async fn second_version(
     let prefix = input.prefix.clone().unwrap_or_default();
     let (after, freshness) = match token_of_page {
         Some(token) => (from_token(token)?, Freshness::Recent),
-        None => (position(input.start_after.as_deref(), &prefix, input.delimiter.as_deref()), asked),
+        None => (position(input.start_after.as_deref(), &prefix, input.delimiter.as_deref()), freshness),
     };
     let query =
         KeyQuery { prefix, delimiter: input.delimiter.clone(), after, limit: max_keys as usize, freshness };

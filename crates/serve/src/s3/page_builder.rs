@@ -99,8 +99,8 @@ impl PagePosition {
         }
     }
 
-    /// True if `key` is before the start of the page.
-    pub(crate) fn is_behind(&self, key: &str) -> bool {
+    /// True if the page begins after `key`.
+    pub(crate) fn is_after(&self, key: &str) -> bool {
         match self {
             Self::Start => false,
             Self::Key(after) => key <= after.as_str(),
@@ -113,7 +113,7 @@ impl PagePosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The page takes more entries.
-    On,
+    Continue,
     /// The page is full.
     Full,
 }
@@ -138,14 +138,14 @@ impl<'a, V> PageBuilder<'a, V> {
         let is_shown = self.page.prefixes.last().is_some_and(|last| last == prefix)
             || matches!(&self.query.after, PagePosition::Prefix(after) if after == prefix);
         if is_shown {
-            return Step::On;
+            return Step::Continue;
         }
         if self.end_if_full() {
             return Step::Full;
         }
         self.ends_in_prefix = true;
         self.page.prefixes.push(prefix.to_owned());
-        Step::On
+        Step::Continue
     }
 
     /// Adds a key with its version.
@@ -155,7 +155,7 @@ impl<'a, V> PageBuilder<'a, V> {
         }
         self.ends_in_prefix = false;
         self.page.objects.push((key, version));
-        Step::On
+        Step::Continue
     }
 
     /// Ends the page if it is full: records that the next page begins after the last entry. Returns

@@ -29,7 +29,7 @@ pub(crate) fn limit(max_keys: Option<i32>) -> S3Result<i32> {
 ///
 /// A client that lists ranges of keys in parallel begins each range with a key instead of a token.
 /// With this header the client states how long its listing has been running.
-pub(crate) fn asked_freshness(headers: &HeaderMap) -> Freshness {
+pub(crate) fn requested_freshness(headers: &HeaderMap) -> Freshness {
     let directives = headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let age = directives.split(',').find_map(|directive| {
         let (name, seconds) = directive.trim().split_once('=')?;

@@ -119,10 +119,10 @@ struct FieldScan {
     fields: Vec<(String, String)>,
     delimiter: Vec<u8>,
     place: FormContext,
-    /// The start of the incomplete line. `seen` is the position up to which the end of that line
-    /// was searched.
-    line: usize,
-    seen: usize,
+    /// Start of the incomplete line at the end of `text`.
+    line_start: usize,
+    /// Position up to which `text` was searched for the end of that line.
+    searched_end: usize,
     /// The file's name on the client.
     file_name: String,
 }
@@ -131,7 +131,7 @@ impl FieldScan {
     fn new(boundary: &str) -> Self {
         let delimiter = format!("--{boundary}").into_bytes();
         let (text, fields, place) = (Vec::new(), Vec::new(), FormContext::Start);
-        Self { text, fields, delimiter, place, line: 0, seen: 0, file_name: String::new() }
+        Self { text, fields, delimiter, place, line_start: 0, searched_end: 0, file_name: String::new() }
     }
 
     /// Returns the fields. Replaces `${filename}` in their values by the file's name, as S3 does
@@ -145,10 +145,10 @@ impl FieldScan {
 
     /// Returns the position after the head of the file. `None` until the head is complete.
     fn find_file(&mut self) -> S3Result<Option<usize>> {
-        while let Some(at) = self.text[self.seen..].iter().position(|byte| *byte == b'\n') {
-            let (begin, end) = (self.line, self.seen + at + 1);
+        while let Some(at) = self.text[self.searched_end..].iter().position(|byte| *byte == b'\n') {
+            let (begin, end) = (self.line_start, self.searched_end + at + 1);
             let line = self.text[begin..end].strip_suffix(b"\r\n").map(<[u8]>::to_vec);
-            (self.line, self.seen) = (end, end);
+            (self.line_start, self.searched_end) = (end, end);
             let is_delimiter = line.as_deref() == Some(&self.delimiter);
             match &mut self.place {
                 FormContext::Start if is_delimiter => self.place = FormContext::Head(String::new()),
@@ -183,7 +183,7 @@ impl FieldScan {
                 }
             }
         }
-        self.seen = self.text.len();
+        self.searched_end = self.text.len();
         Ok(None)
     }
 }

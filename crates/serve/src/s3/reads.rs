@@ -47,9 +47,9 @@ pub(crate) async fn head(
     let found = api.open(&request, &request.input.bucket, key, version).await?;
     check_read(&request.headers, &found)?;
     let range = requested_range(request.input.part_number, &request.headers, &found)?;
-    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let requested = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
     let (extra, has_length) = (origin_headers(&found), found.described.size.is_some());
-    let mut response = S3Response::new(head_output(found, key, range, &asked));
+    let mut response = S3Response::new(head_output(found, key, range, &requested));
     if !has_length {
         response.extensions.insert(SentBody::new(ResponseBody::of_unknown_length()));
     }
@@ -63,7 +63,7 @@ pub(crate) async fn head(
 /// <https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html>, read 2026-11-28.
 fn overridden(input: &HeadObjectInput) -> S3Result<HeaderMap> {
     let expires = input.response_expires.clone().map(|time| format_http_date(moment(time)));
-    let asked = [
+    let requested = [
         (CACHE_CONTROL, &input.response_cache_control),
         (CONTENT_DISPOSITION, &input.response_content_disposition),
         (CONTENT_ENCODING, &input.response_content_encoding),
@@ -76,7 +76,7 @@ fn overridden(input: &HeadObjectInput) -> S3Result<HeaderMap> {
         let value = value.map_err(|_| s3_error!(InvalidRequest, "response-{name} cannot be a header"));
         Some(value.map(|value| (name, value)))
     };
-    asked.into_iter().filter_map(header).collect()
+    requested.into_iter().filter_map(header).collect()
 }
 
 /// Answers with an object, or a range of it. The connection loop sends the file itself.
@@ -91,8 +91,8 @@ pub(crate) async fn get(
     let frames = found.frames(&request.headers, range);
     let sent = found.body(range, frames).await?;
     let extra = origin_headers(&found);
-    let asked = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
-    let head = head_output(found, key, range, &asked);
+    let requested = RequestedDetails::new(request.input.part_number, request.input.checksum_mode.as_ref());
+    let head = head_output(found, key, range, &requested);
     let mut response = S3Response::new(GetObjectOutput {
         accept_ranges: head.accept_ranges,
         cache_control: head.cache_control,
@@ -178,14 +178,14 @@ fn requested_range(
 ) -> S3Result<Option<ByteRange>> {
     let Some(size) = found.described.ranged_size() else { return Ok(None) };
     match part {
-        Some(number) => asked_part(number, headers, size, &found.metadata),
-        None => asked_range(headers, size, found),
+        Some(number) => range_of_part(number, headers, size, &found.metadata),
+        None => range_of_header(headers, size, found),
     }
 }
 
 /// Returns the range of the `Range` header. `None`, for the whole object, if `If-Range` names
 /// another version, so that a resumed download does not mix two versions.
-fn asked_range(headers: &HeaderMap, size: u64, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
+fn range_of_header(headers: &HeaderMap, size: u64, found: &OpenedObject) -> S3Result<Option<ByteRange>> {
     if !range_applies(headers, found.described.current()) {
         return Ok(None);
     }
@@ -206,7 +206,7 @@ fn asked_range(headers: &HeaderMap, size: u64, found: &OpenedObject) -> S3Result
 
 /// Returns the range of a read by `partNumber`. An object without known parts counts as one part,
 /// like an object in S3 that was not uploaded in parts.
-fn asked_part(
+fn range_of_part(
     number: i32,
     headers: &HeaderMap,
     size: u64,
@@ -241,21 +241,21 @@ fn head_output(
     found: OpenedObject,
     key: &str,
     range: Option<ByteRange>,
-    asked: &RequestedDetails,
+    requested: &RequestedDetails,
 ) -> HeadObjectOutput {
     let OpenedObject { described, metadata, .. } = found;
     let sent = range.or_else(|| described.size.map(|size| ByteRange::new(0, size)));
     let name = key.rsplit('/').next().map(std::ffi::OsStr::new);
     let (of_whole, kind) = metadata.shown_checksums();
-    let checksums = match asked.part.filter(|_| !metadata.parts.is_empty()) {
-        _ if !asked.checksums => ChecksumValues::default(),
+    let checksums = match requested.part.filter(|_| !metadata.parts.is_empty()) {
+        _ if !requested.checksums => ChecksumValues::default(),
         Some(number) => metadata.checksums_of_part(number),
         None if sent.is_none_or(|sent| Some(sent.len()) == described.size) => of_whole,
         None => ChecksumValues::default(),
     };
     let content_type = metadata.content_type.unwrap_or_else(|| content_type(name).to_owned());
     let parts_count =
-        i32::try_from(metadata.parts.count()).ok().filter(|count| asked.part.is_some() && *count > 0);
+        i32::try_from(metadata.parts.count()).ok().filter(|count| requested.part.is_some() && *count > 0);
     let output = HeadObjectOutput {
         accept_ranges: Some(described.accepted_ranges().to_owned()),
         cache_control: metadata.cache_control,

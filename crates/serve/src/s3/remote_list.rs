@@ -26,7 +26,7 @@ pub(crate) async fn page(
 ) -> Result<ListingPage<Described>, GatewayRefusal> {
     let visible = gateway.visible(access, bucket);
     let mut made = RemotePage { query, visible, page: PageBuilder::new(query) };
-    let Some(prefix) = made.asked_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
+    let Some(prefix) = made.requested_prefix().filter(|_| query.limit > 0) else { return Ok(made.page.page) };
     let cut = prefix.rfind('/').map_or(0, |slash| slash + 1);
     let (base, beginning) = prefix.split_at(cut);
     let mut after = query.after.clone();
@@ -67,7 +67,7 @@ struct RemotePage<'a> {
 impl RemotePage<'_> {
     /// Returns the prefix to request from the origin: the request's prefix, or the common prefix of
     /// all visible keys if that is longer. `None`: no visible key has the request's prefix.
-    fn asked_prefix(&self) -> Option<String> {
+    fn requested_prefix(&self) -> Option<String> {
         let (root, prefix) = (self.visible.root()?, &self.query.prefix);
         if root.starts_with(prefix.as_str()) {
             return Some(root);
@@ -76,8 +76,8 @@ impl RemotePage<'_> {
     }
 
     /// True if the origin has to list all keys instead of one level.
-    fn lists_all(&self, asked: &str) -> bool {
-        self.query.delimiter.as_deref() != Some("/") || asked != self.query.prefix
+    fn lists_all(&self, requested: &str) -> bool {
+        self.query.delimiter.as_deref() != Some("/") || requested != self.query.prefix
     }
 
     /// Returns the key of an entry in a listing below `base`. The key of a directory ends in `/`.
@@ -99,21 +99,21 @@ impl RemotePage<'_> {
     }
 
     fn add(&mut self, base: &str, entry: Entry) -> Step {
-        let Some(key) = self.key(base, &entry) else { return Step::On };
+        let Some(key) = self.key(base, &entry) else { return Step::Continue };
         let is_directory = entry.kind == EntryKind::Directory;
         let leads_on =
             is_directory && matches!(&self.query.after, PagePosition::Key(after) if after.starts_with(&key));
-        let is_passed = self.query.after.is_behind(&key) && !leads_on;
+        let is_passed = self.query.after.is_after(&key) && !leads_on;
         if is_passed || key.is_empty() || !key.starts_with(&self.query.prefix) {
-            return Step::On;
+            return Step::Continue;
         }
         if let Some(prefix) = self.query.common_prefix(&key) {
             let shown = if is_directory { self.visible.reaches(&key) } else { self.visible.shows(&key) };
-            return if shown { self.page.put_prefix(prefix) } else { Step::On };
+            return if shown { self.page.put_prefix(prefix) } else { Step::Continue };
         }
         // On some file systems, a recursive listing contains empty directories. They are skipped.
         if is_directory || !self.visible.shows(&key) {
-            return Step::On;
+            return Step::Continue;
         }
         let described = Described {
             size: entry.size,

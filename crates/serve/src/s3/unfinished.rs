@@ -70,7 +70,7 @@ pub(crate) async fn list_uploads(
     uploads.retain(|(key, id, _)| {
         let is_behind = match (&query.after, &input.upload_id_marker) {
             (PagePosition::Key(marker), Some(id_marker)) => (key, id) <= (marker, id_marker),
-            (after, _) => after.is_behind(key),
+            (after, _) => after.is_after(key),
         };
         let readable = access.allows(KeyRights::Read, bucket.join(key.as_ref()).as_bytes());
         key.starts_with(&query.prefix) && !is_behind && readable

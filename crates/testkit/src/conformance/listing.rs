@@ -116,7 +116,8 @@ pub fn a_listing_of_several_pages_is_complete(subject: &Subject) {
     if !can_list(subject) {
         return;
     }
-    let wanted: Vec<String> = (0..subject.can.many).map(|number| format!("many/{number:05}")).collect();
+    let wanted: Vec<String> =
+        (0..subject.can.large_listing_names).map(|number| format!("many/{number:05}")).collect();
     subject.place_many(&wanted);
     subject.place("other", b"x");
     let found = names(subject, "many/", &recursive());
@@ -134,8 +135,9 @@ pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subjec
     if !can_list(subject) {
         return;
     }
-    let stay: BTreeSet<String> =
-        (0..subject.can.many).map(|number| format!("stay/{:02}/{number:05}", number % 7)).collect();
+    let stay: BTreeSet<String> = (0..subject.can.large_listing_names)
+        .map(|number| format!("stay/{:02}/{number:05}", number % 7))
+        .collect();
     subject.place_many(&stay.iter().cloned().collect::<Vec<_>>());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -156,7 +158,7 @@ pub fn permanent_names_are_listed_once_while_others_are_added_and_removed(subjec
 fn come_and_go(subject: &Subject, stop: &AtomicBool) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) && subject.can.write == Support::Yes {
-        let name = format!("stay/{:02}/{:05}-guest", round % 7, round * 37 % subject.can.many);
+        let name = format!("stay/{:02}/{:05}-guest", round % 7, round * 37 % subject.can.large_listing_names);
         subject.place(&name, b"guest");
         if round % 2 == 0 {
             subject.store.delete(&subject.at(&name)).expect("a guest to remove");

@@ -100,18 +100,22 @@ impl Order {
                 u64::MAX - time.map_or(0, |time| time.seconds.cast_unsigned().wrapping_add(1 << 63))
             }
         };
-        let rest = if self.sort == Sort::Mtime {
+        let nanoseconds_rank = if self.sort == Sort::Mtime {
             time.map_or(u32::MAX, |time| u32::MAX - time.nanoseconds)
         } else {
             0
         };
-        Key { rank: if self.direction == SortDirection::Usual { rank } else { !rank }, rest, name }
+        Key {
+            rank: if self.direction == SortDirection::Usual { rank } else { !rank },
+            nanoseconds_rank,
+            name,
+        }
     }
 
     fn compare(&self, left: (u64, &[u8]), right: (u64, &[u8])) -> Ordering {
         left.0.cmp(&right.0).then_with(|| {
             let (left, right) = (self.key(left.1), self.key(right.1));
-            let order = (left.rest, left.name).cmp(&(right.rest, right.name));
+            let order = (left.nanoseconds_rank, left.name).cmp(&(right.nanoseconds_rank, right.name));
             if self.direction == SortDirection::Usual { order } else { order.reverse() }
         })
     }
@@ -120,7 +124,8 @@ impl Order {
 /// Sort key of a record, most significant part first.
 struct Key<'a> {
     rank: u64,
-    rest: u32,
+    /// Rank by the nanoseconds of the modification time; 0 if rows are sorted by something else.
+    nanoseconds_rank: u32,
     name: &'a [u8],
 }
 
@@ -224,13 +229,13 @@ impl SpilledRuns {
     }
 
     fn merge(&self, order: Order, room: usize, each: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Written {
-        let share = (room / self.ends.len().max(1)).max(LENGTH_FIELD_BYTES);
+        let read_bytes = (room / self.ends.len().max(1)).max(LENGTH_FIELD_BYTES);
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut heads = BinaryHeap::new();
         for (start, end) in starts.zip(&self.ends) {
             let (buffer, record) = (Vec::new(), 0..0);
             let mut run =
-                Run { order, file: &self.file, next: start, end: *end, share, buffer, record, rank: 0 };
+                Run { order, file: &self.file, next: start, end: *end, read_bytes, buffer, record, rank: 0 };
             if run.advance().map_err(RowsError::Sorting)? {
                 heads.push(run);
             }
@@ -250,11 +255,12 @@ impl SpilledRuns {
 struct Run<'a> {
     order: Order,
     file: &'a File,
-    /// Offset of the next read; below, the offset at which the run ends.
+    /// Offset of the next read in the file.
     next: u64,
+    /// Offset at which the run ends.
     end: u64,
-    /// Number of bytes per read.
-    share: usize,
+    /// Number of bytes per read, an equal share of the memory.
+    read_bytes: usize,
     buffer: Vec<u8>,
     /// Position of the current record in `buffer`.
     record: Range<usize>,
@@ -297,7 +303,7 @@ impl Run<'_> {
         // once per read.
         self.buffer.drain(..self.record.end);
         self.record = 0..0;
-        let more = self.share.max(bytes - have).min(left);
+        let more = self.read_bytes.max(bytes - have).min(left);
         self.buffer.resize(have + more, 0);
         self.file.read_exact_at(&mut self.buffer[have..], self.next)?;
         self.next += more as u64;

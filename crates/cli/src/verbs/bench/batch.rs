@@ -54,13 +54,13 @@ pub fn run(args: &BenchRunArgs, globals: &Globals, place: &BatchQueue<'_>) -> Re
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("firstbyte-bench-{:x}", now.as_nanos());
-    let there = format!("{}/{name}", results.trim_end_matches('/'));
-    let job = job(args, globals, name, line(args.job_setup.as_deref(), &words, &there))?;
+    let results_location = format!("{}/{name}", results.trim_end_matches('/'));
+    let job = job(args, globals, name, line(args.job_setup.as_deref(), &words, &results_location))?;
     if args.dry_run {
         return console::print(&job.line).map(|()| Exit::Done);
     }
-    let ended = submit_and_wait(&batch, &job, &there, args, globals)?;
-    fetch_results(args, globals, &ended, &there)
+    let ended = submit_and_wait(&batch, &job, &results_location, args, globals)?;
+    fetch_results(args, globals, &ended, &results_location)
 }
 
 /// Refuses options that no job supports. Returns the location for the results.
@@ -160,7 +160,7 @@ fn job(args: &BenchRunArgs, globals: &Globals, name: String, line: String) -> Re
 /// Makes the job's shell script, which measures, and delivers results and messages even after a
 /// failure. AWS kills a terminated job after 30 seconds, and sends the signal before that only to
 /// the shell.
-fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
+fn line(setup: Option<&str>, words: &[String], results_location: &str) -> String {
     let setup = setup.map(|line| format!("{line}\n")).unwrap_or_default();
     let mut words: Vec<String> = words.iter().map(|word| quote(word)).collect();
     insert_options(&mut words, &["--out".to_owned(), "$d/results.jsonl".to_owned()]);
@@ -172,7 +172,7 @@ fn line(setup: Option<&str>, words: &[String], there: &str) -> String {
          firstbyte -q cp -r $d/ {}\n\
          [ $code = 3 ] || exit $code\n",
         words.join(" "),
-        quote(&format!("{there}/")),
+        quote(&format!("{results_location}/")),
     )
 }
 
@@ -186,7 +186,7 @@ fn insert_options(words: &mut Vec<String>, options: &[String]) {
 fn submit_and_wait(
     batch: &BatchClient,
     job: &BatchJob,
-    there: &str,
+    results_location: &str,
     args: &BenchRunArgs,
     globals: &Globals,
 ) -> Result<BatchOutcome> {
@@ -211,17 +211,23 @@ fn submit_and_wait(
         console::print_error(&Error::failed(format!("job {id} could not be ended: {error}")));
     }
     ended.map_err(|error| {
-        let what = format!("what the job has measured comes to {there}/results.jsonl within a minute");
+        let what =
+            format!("what the job has measured comes to {results_location}/results.jsonl within a minute");
         Error::from(error).advise(what)
     })
 }
 
 /// Fetches the job's results, and reports how it ended.
-fn fetch_results(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, there: &str) -> Result<Exit> {
+fn fetch_results(
+    args: &BenchRunArgs,
+    globals: &Globals,
+    ended: &BatchOutcome,
+    results_location: &str,
+) -> Result<Exit> {
     let directory = tempfile::tempdir().map_err(|error| Error::io("the temporary directory", &error))?;
     let client = Client::new(globals.options())?;
     let fetched = |name: &str, to: PathBuf| -> Result<Option<PathBuf>> {
-        match client.cp(format!("{there}/{name}"), &to, &Copy::default()) {
+        match client.cp(format!("{results_location}/{name}"), &to, &Copy::default()) {
             Ok(_) => Ok(Some(to)),
             Err(error) if error.io_kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -231,7 +237,7 @@ fn fetch_results(args: &BenchRunArgs, globals: &Globals, ended: &BatchOutcome, t
     let found = fetched("results.jsonl", to)?;
     let failed = match (&ended.failed, &found) {
         (None, Some(path)) => return run::print_report(&results::read(path)?, globals),
-        (None, None) => format!("the job succeeded, but left no results at {there}/"),
+        (None, None) => format!("the job succeeded, but left no results at {results_location}/"),
         (Some(why), _) => format!("the job failed: {why}"),
     };
     let said = fetched("said", directory.path().join("said"))?.and_then(|path| last_line(&path));

@@ -153,9 +153,9 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     let header = engine::header(&plan, &settings, title::words().collect(), machine);
     let mut writer = writer(args, header)?;
     let mut sections =
-        Sections { args, screen, failure: &failure, section: String::new(), runs: (0, 0), kept: None };
+        Sections { args, screen, failure: &failure, section: String::new(), runs: (0, 0), kept_data: None };
     let ending = engine::execute(&plan, &settings, &mut writer, &mut |event| sections.take(event));
-    let kept = sections.kept.take();
+    let kept_data = sections.kept_data.take();
     if let Some(error) = failure.take() {
         return Err(error);
     }
@@ -169,7 +169,7 @@ fn show(args: &DemoArgs, interrupted: &AtomicBool, screen: &Screen, began: Insta
     screen.print_section(&advice.text());
     let page = report::html(std::slice::from_ref(results));
     output.write(&page)?;
-    screen.print_closing(args, kept.as_deref());
+    screen.print_closing(args, kept_data.as_deref());
     Ok(Figures {
         verb: "demo",
         link: args.link.to_string(),
@@ -221,7 +221,8 @@ struct Sections<'a> {
     section: String,
     /// Number of completed runs of this case, and number of all its runs.
     runs: (usize, usize),
-    kept: Option<PathBuf>,
+    /// Directory of the generated data, if the demo has left it there.
+    kept_data: Option<PathBuf>,
 }
 
 impl Sections<'_> {
@@ -233,7 +234,7 @@ impl Sections<'_> {
                 Ok(text) => self.screen.print_section(&text),
                 Err(error) => self.fail(error),
             },
-            Event::Kept(path) => self.kept = Some(path.to_owned()),
+            Event::Kept(path) => self.kept_data = Some(path.to_owned()),
             Event::Note(_) | Event::Left(_) => {}
         }
     }

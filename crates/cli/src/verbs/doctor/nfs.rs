@@ -26,17 +26,17 @@ pub(super) fn look(path: &Path) -> Vec<DoctorFinding> {
     })
 }
 
-/// Returns findings about a mount. `ahead` is the setting of the mount's read-ahead, and its size
-/// in bytes.
-fn findings(mount: &MountTableEntry, ahead: Option<(String, u64)>) -> Vec<DoctorFinding> {
+/// Returns findings about a mount. `read_ahead` is the path of the mount's read-ahead setting, and
+/// the read-ahead in bytes.
+fn findings(mount: &MountTableEntry, read_ahead: Option<(String, u64)>) -> Vec<DoctorFinding> {
     let value = |key: &str| mount.options.split(',').find_map(|one| one.strip_prefix(key)?.strip_prefix('='));
-    let told: Vec<String> =
+    let reported: Vec<String> =
         REPORTED_OPTIONS.iter().filter_map(|key| Some(format!("{key}={}", value(key)?))).collect();
-    let mut findings = vec![DoctorFinding::ok("mount", format!("{} ({})", mount.kind, told.join(", ")))];
+    let mut findings = vec![DoctorFinding::ok("mount", format!("{} ({})", mount.kind, reported.join(", ")))];
     let rsize = value("rsize").and_then(|text| text.parse().ok());
-    if let (Some((setting, ahead)), Some(rsize)) = (ahead, rsize) {
-        let found = format!("{} with reads of up to {} ({setting})", human(ahead), human(rsize));
-        findings.push(match ahead < rsize {
+    if let (Some((setting, window)), Some(rsize)) = (read_ahead, rsize) {
+        let found = format!("{} with reads of up to {} ({setting})", human(window), human(rsize));
+        findings.push(match window < rsize {
             true => DoctorFinding::warn(
                 "read-ahead",
                 found,

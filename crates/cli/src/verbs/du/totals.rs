@@ -42,7 +42,7 @@ impl DirectoryTotals {
 /// subdirectories.
 #[derive(Debug)]
 pub(super) struct DirectorySums {
-    inner: Mutex<LockedSums>,
+    locked: Mutex<LockedSums>,
 }
 
 #[derive(Debug)]
@@ -55,22 +55,22 @@ struct LockedSums {
 impl DirectorySums {
     /// Makes empty sums that use about `memory` bytes of memory.
     pub(super) fn new(memory: usize) -> Self {
-        Self { inner: Mutex::new(LockedSums { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
+        Self { locked: Mutex::new(LockedSums { rows: rows::NameSums::new(SCHEMA, memory), total: None }) }
     }
 
     /// Adds to a directory's own sums.
     pub(super) fn add(&self, directory: &[u8], totals: DirectoryTotals) {
-        self.inner.lock().add(directory, totals);
+        self.locked.lock().add(directory, totals);
     }
 
     /// Returns whether nothing was added.
     pub(super) fn is_empty(&self) -> bool {
-        self.inner.lock().total.is_none()
+        self.locked.lock().total.is_none()
     }
 
     /// Returns the sum over all directories.
     pub(super) fn total(&self) -> DirectoryTotals {
-        self.inner.lock().total.unwrap_or_default()
+        self.locked.lock().total.unwrap_or_default()
     }
 
     /// Passes each directory name to `each`, with the sums that exclude subdirectories.
@@ -78,8 +78,8 @@ impl DirectorySums {
     /// # Errors
     /// The temporary file of sums cannot be written or read.
     pub(super) fn each_own(self, mut each: impl FnMut(&[u8], DirectoryTotals)) -> Result<()> {
-        let inner = self.inner.into_inner();
-        inner.rows.finish(|name, [bytes, files, directories]| {
+        let locked = self.locked.into_inner();
+        locked.rows.finish(|name, [bytes, files, directories]| {
             each(name, DirectoryTotals { bytes, files, directories })
         })
     }
@@ -132,8 +132,8 @@ impl<'a> ThreadSums<'a> {
     fn hand_over(&mut self) {
         self.bytes = 0;
         let own = std::mem::take(&mut self.own);
-        let mut inner = self.sums.inner.lock();
-        own.into_iter().for_each(|(directory, totals)| inner.add(&directory, totals));
+        let mut locked = self.sums.locked.lock();
+        own.into_iter().for_each(|(directory, totals)| locked.add(&directory, totals));
     }
 }
 

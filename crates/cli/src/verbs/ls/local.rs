@@ -145,16 +145,16 @@ fn facts(kind: EntryKind, size: Option<u64>, modified: Option<Time>) -> Facts<'s
 #[derive(Default)]
 struct CrowdedWarning {
     /// The large directory that was examined last.
-    seen: Option<Vec<u8>>,
+    last_examined: Option<Vec<u8>>,
 }
 
 impl CrowdedWarning {
     /// Checks a large directory, whose file system may differ from that of the root.
     fn check_directory(&mut self, directory: &BatchDirectory<'_>, view: &View<'_>) {
-        if self.seen.as_deref() == Some(directory.path()) {
+        if self.last_examined.as_deref() == Some(directory.path()) {
             return;
         }
-        self.seen = Some(directory.path().to_vec());
+        self.last_examined = Some(directory.path().to_vec());
         let path = view.operand.root.join(directory.path());
         let tuning = path.as_local().and_then(|path| Tuning::of(path, &view.args.local.options()).ok());
         let remote = tuning

@@ -176,7 +176,7 @@ struct View<'a> {
     args: &'a LsArgs,
     failures: &'a ListingFailures<'a>,
     /// Set when a name has matched the pattern.
-    found: AtomicBool,
+    has_matched: AtomicBool,
 }
 
 /// Facts about an entry besides its name.
@@ -197,7 +197,7 @@ impl View<'_> {
         let path = [directory, name].concat();
         let takes = glob.takes(path.strip_suffix(b"/").unwrap_or(&path), self.scope());
         if takes {
-            self.found.store(true, Ordering::Relaxed);
+            self.has_matched.store(true, Ordering::Relaxed);
         }
         takes
     }
@@ -233,7 +233,7 @@ impl View<'_> {
 
     /// Returns an error if a pattern matched nothing.
     fn check_matched(&self) -> Result<()> {
-        if self.operand.glob.is_none() || self.found.load(Ordering::Relaxed) {
+        if self.operand.glob.is_none() || self.has_matched.load(Ordering::Relaxed) {
             return Ok(());
         }
         Err(Error::failed(format!("{}: no name matches", shown(&self.operand.text))))
@@ -317,7 +317,7 @@ pub fn run(args: &LsArgs, globals: &Globals) -> Result<Exit> {
             columns: args.columns(),
             args,
             failures: &failures,
-            found: AtomicBool::new(false),
+            has_matched: AtomicBool::new(false),
         };
         let listed = match view.operand.root.as_local() {
             _ if args.versions => versions::list(get_or_open(&mut store, globals)?, &view, &printer),

@@ -31,14 +31,14 @@ pub(super) fn start(args: &MountArgs, globals: &Globals) -> Result<Exit> {
     let place = args.place()?;
     let log = place.open_log()?;
     let failed = |error: io::Error| Error::io("the daemon cannot be started", &error);
-    let (outcome, told) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
+    let (outcome, outcome_writer) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let parent = getpid();
     let Some(child) = fork().map_err(failed)? else {
         drop(outcome);
-        become_daemon(parent, &log, told).map_err(failed)?;
+        become_daemon(parent, &log, outcome_writer).map_err(failed)?;
         return run(args, globals, &place);
     };
-    drop((log, told));
+    drop((log, outcome_writer));
     let mut line = String::new();
     BufReader::new(File::from(outcome)).read_line(&mut line).map_err(failed)?;
     let Ok(mut outcome) = serde_json::from_str::<Value>(&line) else {
@@ -86,7 +86,7 @@ fn wait_for(child: Pid) -> io::Result<ExitStatus> {
 
 /// Leaves the terminal, and the parent's input and output. Until the mount is reported, the daemon
 /// ends when its parent ends. So Ctrl-C, which reaches only the parent, ends both.
-fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
+fn become_daemon(parent: Pid, log: &File, outcome_writer: OwnedFd) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     if getppid() != Some(parent) {
         return Err(io::Error::other("its parent has ended"));
@@ -94,15 +94,15 @@ fn become_daemon(parent: Pid, log: &File, told: OwnedFd) -> io::Result<()> {
     // `setsid` fails only for the leader of a process group, and a forked child is not a leader.
     let _ = setsid();
     dup2_stdin(OpenOptions::new().read(true).write(true).open("/dev/null")?)?;
-    dup2_stdout(told)?;
+    dup2_stdout(outcome_writer)?;
     Ok(dup2_stderr(log)?)
 }
 
 /// Serves the mount, in the daemon.
 fn run(args: &MountArgs, globals: &Globals, place: &MountPaths) -> Result<Exit> {
-    let mut told = false;
+    let mut is_reported = false;
     let ended = serve(args, globals, place, &mut |receipt| {
-        told = true;
+        is_reported = true;
         set_parent_process_death_signal(None).map_err(|error| Error::io("the daemon", &error.into()))?;
         report_outcome(receipt)?;
         // After this, the directory in which the mount was started can be unmounted or removed.
@@ -113,7 +113,7 @@ fn run(args: &MountArgs, globals: &Globals, place: &MountPaths) -> Result<Exit> 
     if ended.is_ok() && args.log.is_none() {
         remove_if_empty(&place.log);
     }
-    if let (Err(error), false) = (&ended, told) {
+    if let (Err(error), false) = (&ended, is_reported) {
         report_outcome(&json!({ "error": error.to_string(), "usage": error.exit == Exit::Usage }))?;
     }
     ended

@@ -9,7 +9,7 @@
 //!
 //! Written bytes survive the kill of a process, but not a power cut. So parts that were recorded
 //! before the last reboot are used only after their checksums were verified
-//! ([`JournalContent::doubtful`]).
+//! ([`JournalContent::unverified`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -86,7 +86,7 @@ pub(super) enum JournalLine {
 pub(super) struct JournalContent {
     pub(super) parts: BTreeMap<u32, ArrivedPart>,
     /// Parts that were recorded before the last reboot.
-    pub(super) doubtful: BTreeSet<u32>,
+    pub(super) unverified: BTreeSet<u32>,
     pub(super) slots: Option<u64>,
     boot: String,
     whole: Option<String>,
@@ -108,14 +108,14 @@ impl JournalContent {
             JournalLine::Part(number, part) => {
                 self.parts.insert(number, part);
                 if self.boot.is_empty() || self.boot != *BOOT {
-                    self.doubtful.insert(number);
+                    self.unverified.insert(number);
                 } else {
-                    self.doubtful.remove(&number);
+                    self.unverified.remove(&number);
                 }
             }
             JournalLine::Lost(number) => {
                 self.parts.remove(&number);
-                self.doubtful.remove(&number);
+                self.unverified.remove(&number);
             }
             JournalLine::Whole(name) => self.whole = Some(name),
         }

@@ -15,13 +15,14 @@ const MAX_FILE_BYTES: u64 = 8 << 40;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placement {
     length: Option<u64>,
-    seen: Option<u64>,
+    /// Length of the part that `slot` was called for last.
+    last_length: Option<u64>,
 }
 
 impl Placement {
     /// Creates a placement with this common length, or with an unknown one.
     pub(crate) fn of(length: Option<u64>) -> Self {
-        Self { length, seen: None }
+        Self { length, last_length: None }
     }
 
     /// Returns the length of a slot in bytes. `None` while it is unknown.
@@ -32,10 +33,10 @@ impl Placement {
     /// Returns the offset of the slot for part `number` (from 1) of `length` bytes. `None` if it
     /// has no slot.
     pub(crate) fn slot(&mut self, number: u32, length: u64) -> Option<u64> {
-        if self.length.is_none() && length > 0 && (number == 1 || self.seen == Some(length)) {
+        if self.length.is_none() && length > 0 && (number == 1 || self.last_length == Some(length)) {
             self.length = Some(length);
         }
-        self.seen = Some(length);
+        self.last_length = Some(length);
         let common = self.length.filter(|common| length <= *common)?;
         let offset = u64::from(number.checked_sub(1)?).checked_mul(common)?;
         (offset.checked_add(length)? <= MAX_FILE_BYTES).then_some(offset)

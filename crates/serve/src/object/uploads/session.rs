@@ -49,7 +49,7 @@ pub(super) struct UploadState {
     pub(super) phase: UploadPhase,
     pub(super) placement: Placement,
     pub(super) parts: BTreeMap<u32, ArrivedPart>,
-    pub(super) doubtful: BTreeSet<u32>,
+    pub(super) unverified: BTreeSet<u32>,
     pub(super) running: Vec<ClaimBeingWritten>,
     /// The journal's length in bytes when it was last read; 0 before that.
     pub(super) journal: u64,
@@ -131,7 +131,7 @@ impl UploadState {
         part: &ArrivedPart,
     ) -> Result<Option<ArrivedPart>> {
         self.journal = session.append(&JournalLine::Part(number, part.clone()))?;
-        self.doubtful.remove(&number);
+        self.unverified.remove(&number);
         Ok(self.parts.insert(number, part.clone()))
     }
 
@@ -173,7 +173,7 @@ impl UploadState {
 /// Verifies by checksum the parts that were recorded before the last reboot. Parts whose bytes did
 /// not reach the disk are dropped.
 pub(super) fn verify(state: &mut UploadState, session: &UploadSession) -> Result<()> {
-    for number in std::mem::take(&mut state.doubtful) {
+    for number in std::mem::take(&mut state.unverified) {
         let Some(part) = state.parts.get(&number).cloned() else { continue };
         let line = if session.matches_checksum(&part) {
             JournalLine::Part(number, part)

@@ -217,7 +217,7 @@ impl ServedUpload {
                 return Err(Error::NoUpload(self.id.clone()));
             }
             state.placement = Placement::of(recorded.slots.or(self.description.slots));
-            (state.parts, state.doubtful) = (recorded.parts, recorded.doubtful);
+            (state.parts, state.unverified) = (recorded.parts, recorded.unverified);
             state.journal = journal.length();
         }
         let data =
