@@ -109,8 +109,8 @@ pub use options::{
     StoreOptions,
 };
 pub use query::{
-    CopiedTo, Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength,
-    Unfinished,
+    CopiedTo, Directories, DirectoryBlobs, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials,
+    StatedLength, Unfinished,
 };
 pub use requests::{RequestCounts, StoreCounts};
 pub use retry::attempt_span;

@@ -12,8 +12,8 @@ use std::thread;
 
 use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{
-    Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, STACK,
-    Unfinished, WalkBounds,
+    Beneath, Directories, DirectoryBlobs, EntryOrder, Error as StoreError, Links, ListOptions, PAGE,
+    Partials, STACK, Unfinished, WalkBounds,
 };
 use rustix_futex_sync::Mutex;
 
@@ -133,6 +133,7 @@ impl Removal<'_> {
             order,
             links: Links::Report,
             directories: Directories::Listed,
+            directory_blobs: DirectoryBlobs::Listed,
             requests: Some(scope.settings.listing_requests().min(MAX_LISTING_REQUESTS)),
             ..ListOptions::default()
         }
