@@ -204,8 +204,12 @@ impl Outcome<'_> {
         summary.ended.is_some()
     }
 
+    fn failures(&self) -> u64 {
+        self.summary.lock().failures
+    }
+
     fn has_failures(&self) -> bool {
-        self.summary.lock().failures > 0
+        self.failures() > 0
     }
 }
 
@@ -319,6 +323,8 @@ struct EnteredDirectory {
     /// True if a name below the directory stays, so that the directory has to stay too. The flag is
     /// needed because an SFTP host does not say why it cannot remove a directory.
     keeps_names: bool,
+    /// Number of failures before anything in the directory was deleted.
+    failures: u64,
 }
 
 fn remove_names(
@@ -331,7 +337,12 @@ fn remove_names(
     let leave = |names: &mut dyn Names, directories: &mut Vec<EnteredDirectory>, name: &[u8]| {
         // These directories do not contain `name`, so the listing has shown everything in them.
         while let Some(directory) = directories.pop_if(|last| !name.starts_with(&last.name)) {
-            if removal.effect == Effect::Apply && removal.extent != Extent::Files && !directory.keeps_names {
+            if removal.effect != Effect::Apply || removal.extent == Extent::Files || directory.keeps_names {
+                continue;
+            }
+            names.finish();
+            // A name that could not be deleted is reported once, and not for each directory above.
+            if outcome.failures() == directory.failures {
                 names.remove_directory(directory.name.strip_suffix(b"/").unwrap_or(&directory.name));
             }
         }
@@ -362,7 +373,9 @@ fn remove_names(
             kept = true;
             directories.iter_mut().for_each(|directory| directory.keeps_names = true);
         } else if directory.is_some() {
-            directories.push(EnteredDirectory { name: entry.name, keeps_names: false });
+            names.finish();
+            let failures = outcome.failures();
+            directories.push(EnteredDirectory { name: entry.name, keeps_names: false, failures });
         } else if removal.apply_or_report(&entry.name, outcome) {
             names.remove_file(&entry.name);
         }
