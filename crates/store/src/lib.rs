@@ -58,6 +58,7 @@ mod object;
 mod options;
 mod order;
 mod origin;
+mod partitions;
 mod post;
 mod query;
 mod requests;
