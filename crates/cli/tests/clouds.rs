@@ -32,6 +32,32 @@ fn a_copy_within_azure_has_the_properties_that_are_named() {
     }
 }
 
+#[test]
+fn an_empty_blob_that_marks_a_directory_is_no_file() {
+    let cloud = azure("az://folders");
+    cloud.world.write("empty", b"");
+    cloud.world.write("file", b"content");
+    for (name, file, mark) in [
+        ("data", "empty", "hdi_isfolder=true"),
+        ("data/sub", "empty", "hdi_isfolder=true"),
+        ("data/sub/file", "file", "run=7"),
+        ("data/plain", "empty", "hdi_isfolder=false"),
+    ] {
+        cloud.world.run(&["cp", file, &cloud.at(name), "--metadata", mark]).ok();
+    }
+    assert_eq!(cloud.text(&["ls", "-R", &cloud.at("")]), "data/plain\ndata/sub/file\n");
+    for words in [&["cp", "-r"][..], &["sync"]] {
+        cloud.world.run(&[words, &[&cloud.at("data"), "copy"]].concat()).ok();
+        assert_eq!(names_below(&cloud.world.path("copy")), ["plain", "sub/file"]);
+    }
+    assert!(cloud.text(&["stat", &cloud.at("data/sub")]).contains("prefix"));
+    cloud.world.run(&["cp", &cloud.at("data/sub"), "one"]).fails(1, &["data/sub", "is a directory"]);
+    // All blobs are deleted, also those that mark directories.
+    let deleted = cloud.world.run(&["--json", "rm", "-r", &cloud.at("data")]).ok().receipt();
+    assert_eq!(deleted["deleted"], 4, "{deleted}");
+    cloud.world.run(&["stat", &cloud.at("data")]).fails(1, &["not found"]);
+}
+
 /// A server, a world that uses the server, and the location of a bucket on it.
 struct Cloud<S> {
     _server: S,

@@ -273,3 +273,57 @@ fn the_bundle_of_the_options_holds_for_sts() {
     world.set("FIRSTBYTE_CA_BUNDLE", bundle.to_str().unwrap());
     assert_eq!(listed(&world), "x\n");
 }
+
+#[test]
+fn an_endpoint_below_s3_is_that_of_the_profile() {
+    let (nested, general) = (store_with("nested", &[]), store_with("general", &[]));
+    let s3 = format!("s3 =\n  endpoint_url = {}\n", nested.url());
+    let mut world = world_with(&format!("[profile p]\nendpoint_url = {}\n{s3}", general.url()));
+    assert_eq!(listed(&world), "nested\n");
+    world.set("AWS_ENDPOINT_URL", general.url());
+    assert_eq!(listed(&world), "general\n", "variables come before files");
+}
+
+#[test]
+fn variables_that_end_with_a_line_break_are_read_without_it() {
+    let server = Scripted::start(|_, head| {
+        let is_clean = head.contains("Credential=key/") && head.contains("x-amz-security-token: token\r\n");
+        let page = "<ListBucketResult><IsTruncated>false</IsTruncated>\
+            <Contents><Key>own</Key><Size>1</Size></Contents></ListBucketResult>";
+        ScriptedReply::answer(if is_clean { "200 OK" } else { "403 Forbidden" }, &[], page.as_bytes())
+    });
+    let mut world = World::new();
+    for (name, value) in [
+        ("AWS_ENDPOINT_URL", server.url()),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_SECURITY_TOKEN", "token"),
+    ] {
+        world.set(name, &format!(" {value}\n"));
+    }
+    assert_eq!(listed(&world), "own\n");
+}
+
+#[test]
+fn a_role_needs_no_region_and_its_agent_no_proxy() {
+    let store = store_with("x", &[]);
+    let sts = Scripted::start(|_, _| ScriptedReply::answer("403 Forbidden", &[], b"").then_close());
+    let mut world = World::new();
+    let token = world.write("token", b"token");
+    world.set("AWS_ROLE_ARN", "arn:aws:iam::1:role/r");
+    world.set("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().unwrap());
+    world.set("AWS_ENDPOINT_URL_S3", store.url());
+    world.set("https_proxy", sts.url());
+    world.run(&["ls", "s3://bucket/"]).fails(1, &["credentials"]);
+    assert!(sts.heads()[0].starts_with("CONNECT sts.us-east-1.amazonaws.com:443 "), "{:?}", sts.heads());
+    let keys = r#"{"AccessKeyId":"a","SecretAccessKey":"b","Token":"t","Expiration":"2099-01-01T00:00:00Z"}"#;
+    let agent = Scripted::start(move |_, _| ScriptedReply::answer("200 OK", &[], keys.as_bytes()));
+    let mut world = World::new();
+    world.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &format!("{}/creds", agent.url()));
+    world.set("AWS_ENDPOINT_URL_S3", store.url());
+    world.set("AWS_REGION", "us-east-1");
+    world.set("http_proxy", store.url());
+    assert_eq!(listed(&world), "x\n");
+    assert!(agent.heads()[0].starts_with("GET /creds "), "{:?}", agent.heads());
+}

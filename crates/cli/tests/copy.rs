@@ -329,3 +329,42 @@ fn a_bucket_with_old_versions_alone_is_not_to_be_emptied_by_rm() {
         world.run(&["rb", "s3://bucket"]).fails(1, &["BucketNotEmpty", advice]);
     }
 }
+
+#[test]
+fn a_tree_is_copied_to_a_bucket_that_may_not_be_listed() {
+    let server = Scripted::start(|_, head| match head.starts_with("PUT") {
+        true => ScriptedReply::answer("200 OK", &["etag: \"1\""], b""),
+        false => ScriptedReply::answer("403 Forbidden", &[], b"<Error><Code>AccessDenied</Code></Error>"),
+    });
+    let mut world = World::new();
+    for (name, value) in
+        [("AWS_ENDPOINT_URL", server.url()), ("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")]
+    {
+        world.set(name, value);
+    }
+    world.write("tree/a", b"a");
+    world.write("tree/b/c", b"c");
+    world.run(&["cp", "-r", "tree", "s3://bucket/tree"]).fails(1, &["s3:ListBucket"]);
+    let receipt = world.run(&["--json", "cp", "-r", "--compare", "none", "tree", "s3://bucket/tree"]).ok();
+    assert_eq!(receipt.receipt()["objects"], 2);
+}
+
+#[test]
+fn cat_goes_on_after_an_object_that_is_missing() {
+    let world = World::new();
+    world.write("a", b"first ");
+    world.write("b", b"last");
+    let ran = world.run(&["cat", "a", "missing", "b"]).fails(3, &["missing: not found"]);
+    assert_eq!(ran.stdout, b"first last");
+    let ran = world.run(&["cat", "missing", "gone"]);
+    assert!(ran.code == Some(1) && ran.stderr.matches("error: ").count() == 2, "{ran:?}");
+}
+
+#[test]
+fn a_dry_run_ends_with_the_exit_code_of_the_run() {
+    let world = World::new();
+    world.write("a", b"a");
+    for options in [&["-n"][..], &[]] {
+        world.run(&[&["cp"], options, &["a", "missing", "out/"]].concat()).fails(3, &["missing: not found"]);
+    }
+}

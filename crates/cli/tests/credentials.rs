@@ -251,3 +251,10 @@ fn a_role_that_needs_a_code_from_a_device_is_an_error_that_says_so() {
         assert_eq!(server.heads(), Vec::<String>::new(), "{named}");
     }
 }
+
+#[test]
+fn a_session_of_aws_login_is_named_with_the_command_that_exports_it() {
+    let config = "[default]\nregion = us-east-1\nlogin_session = arn:aws:iam::1:user/u\n";
+    let (world, _server) = world_with_a_role(config, "");
+    world.run(&["cat", "s3://bucket/key"]).fails(1, &["`aws login`", "export-credentials"]);
+}

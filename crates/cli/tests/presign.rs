@@ -72,6 +72,8 @@ fn what_cannot_be_presigned_is_refused() {
     world.set("AWS_ACCESS_KEY_ID", "key");
     world.set("AWS_SECRET_ACCESS_KEY", "secret");
     world.set("AWS_SESSION_TOKEN", "to/ken=");
+    let ran = world.run(&["presign", "s3://bucket/key"]).ok();
+    assert!(ran.stderr.contains("the credentials are temporary"), "{ran:?}");
     let url = url(&world, &["s3://bucket/key"]);
     assert!(url.contains("X-Amz-Security-Token=to%2Fken%3D") && url.contains("key%2F"), "{url}");
     let receipt = world.run(&["--json", "presign", "--put", "s3://bucket/key"]).ok().receipt();

@@ -5,7 +5,7 @@ use crate::support;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
-use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY};
+use firstbyte_testkit::{ACCESS_KEY, SECRET_KEY, Scripted, ScriptedReply};
 use support::servers::S3;
 use support::{World, names_below};
 
@@ -225,4 +225,41 @@ fn a_directory_whose_names_are_all_excluded_is_not_opened() {
     modes(0o755);
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
     assert_eq!(names_below(&world.path("tree")), ["deep/priv/c", "priv/b"]);
+}
+
+#[test]
+fn an_object_that_may_not_be_read_can_be_deleted() {
+    for status in ["403 Forbidden", "400 Bad Request"] {
+        let server = Scripted::start(move |_, head| match head.starts_with("DELETE") {
+            true => ScriptedReply::raw("204 No Content", &[], b""),
+            false => ScriptedReply::answer(status, &[], b"<Error><Code>InvalidRequest</Code></Error>"),
+        });
+        let mut world = World::new();
+        for (name, value) in
+            [("AWS_ENDPOINT_URL", server.url()), ("AWS_ACCESS_KEY_ID", "k"), ("AWS_SECRET_ACCESS_KEY", "s")]
+        {
+            world.set(name, value);
+        }
+        let ran = world.run(&["--json", "rm", "s3://bucket/key"]).ok();
+        assert_eq!(ran.receipt()["deleted"], 1, "{ran:?}");
+        assert!(server.heads().iter().any(|head| head.starts_with("DELETE /bucket/key ")), "{status}");
+    }
+}
+
+#[test]
+fn a_web_server_never_deletes_a_directory() {
+    let server = Scripted::start(|_, head| match head.starts_with("DELETE /locked ") {
+        true => ScriptedReply::answer("207 Multi-Status", &[], b"<multistatus/>"),
+        false => ScriptedReply::raw("204 No Content", &[], b""),
+    });
+    let world = World::new();
+    for directory in ["tree/", "tree/?key=1", ""] {
+        let url = format!("{}/{directory}", server.url());
+        world.run(&["rm", &url]).fails(1, &["is a directory"]);
+    }
+    assert_eq!(server.count(), 0);
+    world.run(&["rm", &format!("{}/file", server.url())]).ok();
+    // A server refuses to delete a directory without what is in it.
+    assert!(server.heads()[0].to_ascii_lowercase().contains("\r\ndepth: 0\r\n"), "{:?}", server.heads());
+    world.run(&["rm", &format!("{}/locked", server.url())]).fails(1, &["locked", "207"]);
 }

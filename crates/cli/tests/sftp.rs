@@ -389,3 +389,41 @@ fn times_that_the_protocol_lacks_become_its_nearest_and_are_no_change() {
         assert_eq!(receipt["objects"], 0, "{verb:?}: {receipt}");
     }
 }
+
+/// Makes a world in which OpenSSH's server refuses some requests of the protocol.
+fn world_refusing(requests: &str) -> World {
+    let mut world = World::new();
+    let server = format!("exec /usr/lib/openssh/sftp-server -P {requests}\n");
+    let script = world.write("ssh", server.as_bytes());
+    world.set("FIRSTBYTE_SSH", &format!("sh {}", script.display()));
+    world.write("file", b"content");
+    world
+}
+
+#[test]
+fn a_host_that_refuses_to_set_modes_and_times_keeps_the_content() {
+    let world = world_refusing("fsetstat");
+    let at = |name: &str| format!("sftp://host{}", world.path(name).display());
+    let ran = world.run(&["cp", "file", &at("copy")]).ok();
+    assert!(ran.stderr.contains("note: host keeps no modes and times"), "{ran:?}");
+    assert_eq!(world.read("copy"), b"content");
+}
+
+#[test]
+fn a_directory_that_a_host_refuses_to_create_is_access_denied() {
+    let world = world_refusing("mkdir");
+    let there = format!("sftp://host{}", world.path("new/deep/copy").display());
+    world.run(&["cp", "file", &there]).fails(1, &["access denied"]);
+}
+
+#[test]
+fn a_file_that_a_host_does_not_delete_is_the_one_failure() {
+    let world = world_refusing("remove");
+    world.write("tree/a/b/kept", b"x");
+    world.write("tree/other", b"x");
+    fs::create_dir_all(world.path("tree/a/empty")).unwrap();
+    let ran = world.run(&["rm", "-r", &format!("sftp://host{}", world.path("tree").display())]);
+    assert!(ran.code != Some(0) && ran.stderr.contains("tree/a/b/kept"), "{ran:?}");
+    assert_eq!(ran.stderr.matches("error: ").count(), 2, "{ran:?}");
+    assert!(!world.path("tree/a/empty").exists());
+}

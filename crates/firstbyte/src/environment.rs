@@ -29,10 +29,12 @@ pub fn proxies(lookup: VariableLookup<'_>) -> Proxies {
     let proxy = |name: String| lookup(&name).map(|url| Proxy { url, variable: name });
     let either = |lower: &str| proxy(lower.to_owned()).or_else(|| proxy(lower.to_ascii_uppercase()));
     let bypass = lookup("no_proxy").or_else(|| lookup("NO_PROXY")).unwrap_or_default();
+    // curl accepts blanks between hosts too.
+    let separates = |symbol: char| symbol == ',' || symbol.is_ascii_whitespace();
     Proxies {
         http: either("http_proxy").or_else(|| either("all_proxy")),
         https: either("https_proxy").or_else(|| either("all_proxy")),
-        bypass: bypass.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect(),
+        bypass: bypass.split(separates).filter(|host| !host.is_empty()).map(str::to_owned).collect(),
     }
 }
 
@@ -240,6 +242,8 @@ mod tests {
         assert_eq!(proxies.http.unwrap().url, "http://a");
         assert_eq!(proxies.https, None);
         assert_eq!(proxies.bypass, ["x", ".y.org"]);
+        let blanks = super::proxies(&with(&[("no_proxy", "localhost 127.0.0.1\t.svc,  a.org")]));
+        assert_eq!(blanks.bypass, ["localhost", "127.0.0.1", ".svc", "a.org"]);
         let all = super::proxies(&with(&[("ALL_PROXY", "http://c"), ("https_proxy", "http://d")]));
         let shown = [all.http, all.https].map(|proxy| format!("{:?}", proxy.unwrap()));
         assert_eq!(shown, ["ALL_PROXY=http://c", "https_proxy=http://d"]);

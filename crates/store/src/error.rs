@@ -19,6 +19,7 @@ use crate::codes::{self, Meaning};
 
 pub use address::AddressSource;
 pub(crate) use address::{EXPECTS_TLS, PROXY_ANSWERED, UNRESOLVED, WITHOUT_TLS};
+pub(crate) use advice::LOGIN_SESSION;
 pub use advice::io_advice;
 pub use authentication::RequestAuthentication;
 pub use certificate::CertificateFault;

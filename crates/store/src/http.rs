@@ -167,8 +167,8 @@ impl Http {
             Ok((answer::stat(&head, size), at))
         })?;
         // For a directory's URL without a final slash, servers redirect to the URL with the slash.
-        let is_page = at.target.split('?').next().is_some_and(|path| path.ends_with('/'));
-        if is_page && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
+        if is_directory_path(&at.target)
+            && stat.metadata.content_type.as_deref().is_some_and(|kind| kind.starts_with("text/html"))
         {
             stat.kind = EntryKind::Directory;
         }
@@ -235,10 +235,18 @@ impl Http {
     }
 
     /// Sends a `DELETE`. A missing object is not an error.
+    ///
+    /// A WebDAV server deletes a directory with everything below it (RFC 4918, 9.6.1). So a URL
+    /// that ends in a slash is refused. The depth of 0 makes servers refuse every other directory.
     pub(crate) fn delete(&self, url: &HttpUrl) -> Result<()> {
-        let cancel = Cancel::new();
-        let call = Call::new(HttpMethod::Delete, &cancel);
         let place = place(url);
+        if is_directory_path(&url.target) {
+            let why = "is a directory, which a web server deletes with everything in it; name single files";
+            return Err(Error::InvalidName { location: place, why: why.to_owned() });
+        }
+        let cancel = Cancel::new();
+        let headers = vec![("depth".to_owned(), "0".to_owned())];
+        let call = Call { headers, ..Call::new(HttpMethod::Delete, &cancel) };
         match self.retrying(&call, || self.send(url, &call)?.success(&place)) {
             Err(Error::NotFound { .. }) => Ok(()),
             other => other.map(drop),
@@ -337,7 +345,8 @@ impl Reply {
     /// Returns the head and body of a successful response, otherwise the error.
     fn success(self, place: &str) -> Result<(ResponseHead, Incoming)> {
         let Self { head, incoming, .. } = self;
-        if (200..300).contains(&head.status) {
+        // A 207 lists resources for which the request has failed (RFC 4918, 9.6.1).
+        if (200..300).contains(&head.status) && head.status != 207 {
             return Ok((head, incoming));
         }
         let location = place.to_owned();
@@ -371,6 +380,11 @@ fn place(url: &HttpUrl) -> String {
 
 fn protocol(place: &str, detail: String) -> Error {
     Error::Protocol { location: place.to_owned(), detail, trace: None }
+}
+
+/// Returns true if the path of a target ends in a slash.
+fn is_directory_path(target: &str) -> bool {
+    target.split('?').next().is_some_and(|path| path.ends_with('/'))
 }
 
 /// Returns the Basic `Authorization` header for a user and a password.

@@ -58,6 +58,7 @@ mod object;
 mod options;
 mod order;
 mod origin;
+mod partitions;
 mod post;
 mod query;
 mod requests;
@@ -109,8 +110,8 @@ pub use options::{
     StoreOptions,
 };
 pub use query::{
-    CopiedTo, Directories, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials, StatedLength,
-    Unfinished,
+    CopiedTo, Directories, DirectoryBlobs, Get, Integrity, Links, ListOptions, ListedPage, Marker, Partials,
+    StatedLength, Unfinished,
 };
 pub use requests::{RequestCounts, StoreCounts};
 pub use retry::attempt_span;

@@ -37,6 +37,7 @@ pub use destination::ReplaceKind;
 pub use file_times::{StoredTimes, USUAL_SECONDS, set_modified};
 pub(crate) use name::partial_name;
 pub use name::{local_path, location_below, unfinished_name};
+pub(crate) use optional::add_refusing_host;
 pub use optional::refused_calls;
 pub use partial::{Durability, LocalFile, PartialPermissions, truncate};
 pub use private::{FileAccess, PrivateDirectory, Sharing};

@@ -16,9 +16,10 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::object::in_listing_order;
 
-/// Suffix of the name of an S3 Express One Zone directory bucket. Such a bucket lists its names in
-/// no order (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
-const DIRECTORY_BUCKET_SUFFIX: &str = "--x-s3";
+/// Suffixes of the names of S3 Express One Zone directory buckets, and of their access points. Such
+/// a bucket lists its names in no order
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>).
+pub(crate) const DIRECTORY_BUCKET_SUFFIXES: [&str; 2] = ["--x-s3", "--xa-s3"];
 
 /// The buckets that are known to list their names out of order.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl UnsortedBuckets {
 /// Returns true for a directory bucket of S3. Such a bucket accepts no `start-after`, and only
 /// prefixes that end in `/`.
 pub(crate) fn is_directory_bucket(object: &ObjectLocation) -> bool {
-    object.service.is_s3() && object.bucket.ends_with(DIRECTORY_BUCKET_SUFFIX)
+    object.service.is_s3() && DIRECTORY_BUCKET_SUFFIXES.iter().any(|end| object.bucket.ends_with(end))
 }
 
 /// Two neighbouring names of a listing that are in the wrong order.

@@ -76,6 +76,16 @@ pub enum Directories {
     Listed,
 }
 
+/// Whether a listing includes the empty blobs with which Azure and its programs mark directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirectoryBlobs {
+    /// They are omitted, because they are no files: names below them imply the directories.
+    #[default]
+    Omitted,
+    /// They are listed as files, for callers that delete everything.
+    Listed,
+}
+
 /// Whether the listing of a prefix includes `PREFIX/`, the object that marks the prefix itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marker {
@@ -138,6 +148,8 @@ pub struct ListOptions {
     pub bounds: WalkBounds,
     /// Whether a recursive listing of a local tree includes directories.
     pub directories: Directories,
+    /// Whether a listing includes the blobs that mark directories in Azure.
+    pub directory_blobs: DirectoryBlobs,
     /// Whether the listing of a prefix in an object store includes the object that marks the
     /// prefix.
     pub marker: Marker,

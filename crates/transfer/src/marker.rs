@@ -98,7 +98,7 @@ impl<'a> MarkerFile<'a> {
             let looked = look();
             // `look` may have found no marker because it was removed. If the marker still exists
             // now, `look` would have found it.
-            let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(self.directory, error));
+            let stayed = self.is_shown_at(&marker).map_err(|error| self.unproven(first, error));
             let removed = with_retries(|| kept.delete(&marker)).map_err(|error| self.unproven(first, error));
             if let Some(place) = looked? {
                 return Err(Error::OnePlace { place: self.directory.to_string(), other: place.to_string() });

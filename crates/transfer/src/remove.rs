@@ -12,8 +12,8 @@ use std::thread;
 
 use firstbyte_location::{Entry, EntryKind, Location, ObjectLocation};
 use firstbyte_store::{
-    Beneath, Directories, EntryOrder, Error as StoreError, Links, ListOptions, PAGE, Partials, STACK,
-    Unfinished, WalkBounds,
+    Beneath, Directories, DirectoryBlobs, EntryOrder, Error as StoreError, Links, ListOptions, PAGE,
+    Partials, STACK, Unfinished, WalkBounds,
 };
 use rustix_futex_sync::Mutex;
 
@@ -133,6 +133,7 @@ impl Removal<'_> {
             order,
             links: Links::Report,
             directories: Directories::Listed,
+            directory_blobs: DirectoryBlobs::Listed,
             requests: Some(scope.settings.listing_requests().min(MAX_LISTING_REQUESTS)),
             ..ListOptions::default()
         }
@@ -203,8 +204,12 @@ impl Outcome<'_> {
         summary.ended.is_some()
     }
 
+    fn failures(&self) -> u64 {
+        self.summary.lock().failures
+    }
+
     fn has_failures(&self) -> bool {
-        self.summary.lock().failures > 0
+        self.failures() > 0
     }
 }
 
@@ -318,6 +323,8 @@ struct EnteredDirectory {
     /// True if a name below the directory stays, so that the directory has to stay too. The flag is
     /// needed because an SFTP host does not say why it cannot remove a directory.
     keeps_names: bool,
+    /// Number of failures before anything in the directory was deleted.
+    failures: u64,
 }
 
 fn remove_names(
@@ -330,7 +337,12 @@ fn remove_names(
     let leave = |names: &mut dyn Names, directories: &mut Vec<EnteredDirectory>, name: &[u8]| {
         // These directories do not contain `name`, so the listing has shown everything in them.
         while let Some(directory) = directories.pop_if(|last| !name.starts_with(&last.name)) {
-            if removal.effect == Effect::Apply && removal.extent != Extent::Files && !directory.keeps_names {
+            if removal.effect != Effect::Apply || removal.extent == Extent::Files || directory.keeps_names {
+                continue;
+            }
+            names.finish();
+            // A name that could not be deleted is reported once, and not for each directory above.
+            if outcome.failures() == directory.failures {
                 names.remove_directory(directory.name.strip_suffix(b"/").unwrap_or(&directory.name));
             }
         }
@@ -361,7 +373,9 @@ fn remove_names(
             kept = true;
             directories.iter_mut().for_each(|directory| directory.keeps_names = true);
         } else if directory.is_some() {
-            directories.push(EnteredDirectory { name: entry.name, keeps_names: false });
+            names.finish();
+            let failures = outcome.failures();
+            directories.push(EnteredDirectory { name: entry.name, keeps_names: false, failures });
         } else if removal.apply_or_report(&entry.name, outcome) {
             names.remove_file(&entry.name);
         }

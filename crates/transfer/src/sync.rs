@@ -64,9 +64,17 @@ pub(crate) fn jobs<'a>(
     // The source is read ahead while the destination is opened. That takes time for a directory
     // with many names, because all of them are read and sorted.
     let source = open_source(scope, tree, &options, extras)?;
-    let destination = tree::list(store, &tree.destination, &destination_options)?
-        .map(|listing| ListingPrefetch::start(listing, scope.cancel.clone()))
-        .transpose()?;
+    // Nothing is decided by the keys of a store if everything is copied and nothing deleted. The
+    // user may have no right to list them.
+    let decides = settings.compare != Compare::None
+        || extras != Extras::Keep
+        || !matches!(tree.destination, Location::Object(_));
+    let destination = match decides {
+        true => tree::list(store, &tree.destination, &destination_options)?,
+        false => None,
+    };
+    let destination =
+        destination.map(|listing| ListingPrefetch::start(listing, scope.cancel.clone())).transpose()?;
     let route = TransferRoute::of(&tree.source, &tree.destination);
     Ok(Join {
         scope,

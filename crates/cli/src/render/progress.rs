@@ -46,6 +46,13 @@ pub struct PlannedSums {
     pub deletions: u64,
 }
 
+impl PlannedSums {
+    /// Returns true if nothing would be copied or deleted.
+    pub fn is_empty(&self) -> bool {
+        self.objects + self.deletions == 0
+    }
+}
+
 /// Counts of the differences of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct DifferenceSums {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use firstbyte::receipt::{FailedItem, Receipt};
-use firstbyte_location::{PARTIAL_SUFFIX, directory_of, shown};
-use firstbyte_store::Store;
+use firstbyte_location::{Location, PARTIAL_SUFFIX, directory_of, shown};
+use firstbyte_store::{FailureKind, Store};
 use firstbyte_transfer::Summary;
 
 use crate::globals::Globals;
@@ -163,6 +163,17 @@ impl RunReport {
         self.ended.get_or_insert(error);
     }
 
+    /// Makes the error that ended the verb the failure of one of several items, and prints it.
+    /// Other items can be read although this one is missing, denied, archived or a directory.
+    pub fn continue_after(&mut self, location: &Location) {
+        use FailureKind::{Archived, Denied, IsDirectory, NotFound};
+        let is_of_item = |error: &mut Error| matches!(error.kind, NotFound | Denied | Archived | IsDirectory);
+        if let Some(error) = self.ended.take_if(is_of_item) {
+            console::print_error(&error);
+            self.item_failed(error.item(location.to_string()));
+        }
+    }
+
     /// Changes the error of an interrupted stream: unlike a file, a stream leaves nothing to resume
     /// from.
     pub fn cannot_resume(&mut self) {
@@ -270,7 +281,9 @@ impl RunReport {
             // A failed shard counts as a partial failure of the whole copy, because other shards
             // can succeed.
             _ if self.receipt.shard.is_some() => Ok(Exit::Partial),
-            _ if self.receipt.is_empty() => Ok(Exit::Failed),
+            _ if self.receipt.is_empty() && self.planned.as_ref().is_none_or(PlannedSums::is_empty) => {
+                Ok(Exit::Failed)
+            }
             _ => Ok(Exit::Partial),
         }
     }

@@ -118,6 +118,9 @@ pub fn run(args: &CatArgs, globals: &Globals) -> Result<Exit> {
             Ok(run) => super::add_of_object(&mut report, run, location, engine.store()),
             Err(error) => report.fail(error),
         }
+        if locations.len() > 1 {
+            report.continue_after(location);
+        }
         if report.has_ended() {
             break;
         }

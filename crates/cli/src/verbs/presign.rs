@@ -57,7 +57,7 @@ pub fn run(args: &PresignArgs, globals: &Globals) -> Result<Exit> {
     let method = if args.put { PresignMethod::Put } else { PresignMethod::Get };
     let made = store.presign(&location, &Presign { method, expires: args.expires })?;
     if made.ends_early {
-        console::note("the credentials end before the URL expires, and the URL with them");
+        console::note("the credentials are temporary, and the URL ends with them at the latest");
     }
     if globals.json {
         let method = if args.put { "PUT" } else { "GET" };

@@ -28,6 +28,8 @@ impl Azure {
         if !is_service {
             call.query.push(("restype", "container".to_owned()));
             call.query.push(("prefix", query.prefix()));
+            // The metadata show which blobs are directories.
+            call.query.push(("include", "metadata".to_owned()));
             call.query.extend(query.delimiter().map(|delimiter| ("delimiter", delimiter.to_owned())));
         }
         call.query.extend(token.map(|token| ("marker", token.to_owned())));
@@ -48,15 +50,19 @@ impl Azure {
             let next = listing.next_marker.filter(|marker| !marker.is_empty());
             return Ok(RestPage { disorder: None, brought_names: !entries.is_empty(), entries, next });
         }
-        let (mut blobs, mut prefixes) = (Vec::new(), Vec::new());
+        let (mut blobs, mut prefixes, mut has_directories) = (Vec::new(), Vec::new(), false);
         for item in listing.blobs.items {
             match item {
+                BlobItem::Blob(blob) if blob.is_directory() && !query.lists_directory_blobs() => {
+                    has_directories = true;
+                }
                 BlobItem::Blob(blob) => blobs.push((blob.name(), entry(blob))),
                 BlobItem::BlobPrefix(prefix) => prefixes.push(prefix.name()),
                 BlobItem::Other => {}
             }
         }
-        Ok(query.page(blobs.into_iter(), prefixes.into_iter(), listing.next_marker))
+        let page = query.page(blobs.into_iter(), prefixes.into_iter(), listing.next_marker);
+        Ok(RestPage { brought_names: page.brought_names || has_directories, ..page })
     }
 }
 

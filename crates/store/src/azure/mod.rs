@@ -11,7 +11,7 @@ mod xml;
 
 use std::sync::{Arc, OnceLock};
 
-use firstbyte_location::{ObjectLocation, Version};
+use firstbyte_location::{EntryKind, ObjectLocation, Version};
 
 use crate::answer;
 use crate::body::Body;
@@ -28,6 +28,12 @@ use account::{AzureAccount, Credential};
 /// Version of Azure's API that requests ask for. Like some earlier versions, it accepts 5,000 MiB
 /// in one write. It reports errors more precisely than they do.
 const API_VERSION: &str = "2021-08-06";
+
+/// Metadata that is `true` for an empty blob that is a directory. Accounts with a hierarchical
+/// namespace have such blobs, and AzCopy, blobfuse and Hadoop write them. As a file, such a blob
+/// would be in the place of the directory (<https://github.com/rclone/rclone/issues/2806>,
+/// <https://github.com/Azure/azure-storage-azcopy/issues/148>, as of 28 November 2026).
+const DIRECTORY_MARK: &str = "hdi_isfolder";
 
 /// An Azure storage account.
 pub(crate) struct Azure {
@@ -56,7 +62,12 @@ impl Azure {
         if let Some(etag) = get.version.as_ref().and_then(Version::if_match) {
             call.header("if-match", etag);
         }
-        self.open(&call, get, with_s3_headers, |get| self.get(object, get))
+        let body = self.open(&call, get, with_s3_headers, |get| self.get(object, get))?;
+        if is_directory(body.stat()) {
+            let why = "is a directory, which an empty blob marks".to_owned();
+            return Err(Error::InvalidName { location: call.place(), why });
+        }
+        Ok(body)
     }
 
     /// Returns the account and its address. Returns an empty string if the configuration is
@@ -139,6 +150,9 @@ impl RestStore for Azure {
         let (head, _) = self.call(&call)?;
         let mut stat = answer::stat(&with_s3_headers(head.clone()), head.content_length(&call.place())?);
         stat.ranges = Some(true);
+        if is_directory(&stat) {
+            stat.kind = EntryKind::Directory;
+        }
         Ok(stat)
     }
 
@@ -154,6 +168,11 @@ impl RestStore for Azure {
             other => other.map(drop),
         }
     }
+}
+
+/// Returns true for a blob that is a directory.
+fn is_directory(stat: &Stat) -> bool {
+    stat.size() == Some(0) && stat.metadata.user.get(DIRECTORY_MARK).is_some_and(|value| value == "true")
 }
 
 /// Returns the URL path of a blob or container.

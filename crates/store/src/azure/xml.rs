@@ -42,6 +42,16 @@ pub(super) struct Containers {
 pub(super) struct NamedElement {
     name: Name,
     pub(super) properties: Properties,
+    metadata: BlobMetadata,
+}
+
+/// The `<Metadata>` element, of which only the mark of a directory is read
+/// ([`DIRECTORY_MARK`](super::DIRECTORY_MARK)).
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BlobMetadata {
+    #[serde(rename = "hdi_isfolder", alias = "Hdi_isfolder")]
+    is_folder: Option<String>,
 }
 
 /// The `<Name>` element. It is percent-encoded if the name has characters that are illegal in XML.
@@ -65,9 +75,20 @@ pub(super) struct Properties {
     pub(super) content_length: Option<u64>,
     #[serde(rename = "AccessTier")]
     pub(super) access_tier: Option<String>,
+    /// `directory` or `file`, in accounts with a hierarchical namespace.
+    #[serde(rename = "ResourceType")]
+    resource_type: Option<String>,
 }
 
 impl NamedElement {
+    /// Returns true for a blob that is a directory.
+    pub(super) fn is_directory(&self) -> bool {
+        let Properties { content_length, resource_type, .. } = &self.properties;
+        content_length.unwrap_or_default() == 0
+            && (resource_type.as_deref() == Some("directory")
+                || self.metadata.is_folder.as_deref() == Some("true"))
+    }
+
     pub(super) fn name(&self) -> String {
         match self.name.encoded.as_deref() {
             Some("true") => percent_decode_str(&self.name.text).decode_utf8_lossy().into_owned(),

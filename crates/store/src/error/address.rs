@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use super::Error;
 use crate::origin::Origin;
+use crate::partitions::name_at_aws;
 
 /// Detail of the error if an endpoint does not use TLS but should.
 pub(crate) const WITHOUT_TLS: &str = "the server answers without TLS";
@@ -18,12 +19,9 @@ pub(crate) const UNRESOLVED: &str = "the host name is not resolved: ";
 /// Start of the detail of the error if a proxy refuses to connect to a host.
 pub(crate) const PROXY_ANSWERED: &str = "the proxy answered ";
 
-/// Domain of AWS's endpoints. The region is part of their host names.
-const AWS: &str = ".amazonaws.com";
-
-/// Domains of public services. If a connection to one of them fails, the service is hardly the
-/// cause.
-const PUBLIC_SERVICES: [&str; 3] = [AWS, ".googleapis.com", ".windows.net"];
+/// Domains of public services beside AWS. If a connection to one of them fails, the service is
+/// hardly the cause.
+const PUBLIC_SERVICES: [&str; 2] = [".googleapis.com", ".windows.net"];
 
 /// The source of the address of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,6 +53,11 @@ impl fmt::Display for AddressSource {
     }
 }
 
+/// Returns true for an endpoint of AWS, `HOST:PORT`. The region is part of its host name.
+fn is_aws(endpoint: &str) -> bool {
+    endpoint.split(':').next().and_then(name_at_aws).is_some()
+}
+
 impl AddressSource {
     fn setting(&self) -> Option<&str> {
         match self {
@@ -78,12 +81,14 @@ impl AddressSource {
             }
             _ if detail == WITHOUT_TLS => self.without_tls(endpoint),
             _ if detail == EXPECTS_TLS => self.scheme_advice(endpoint, "https"),
-            _ if detail.starts_with(UNRESOLVED) && endpoint.contains(AWS) => {
+            _ if detail.starts_with(UNRESOLVED) && is_aws(endpoint) => {
                 "check the region (--region, AWS_REGION or the profile), and this machine's name servers"
                     .into()
             }
             _ if detail.starts_with(UNRESOLVED) => format!("check the host name{place}"),
-            Self::Service if PUBLIC_SERVICES.iter().any(|domain| endpoint.contains(domain)) => {
+            Self::Service
+                if is_aws(endpoint) || PUBLIC_SERVICES.iter().any(|domain| endpoint.contains(domain)) =>
+            {
                 "check the network and the firewall of this machine".into()
             }
             _ => format!("is the server up? check host and port{place}"),

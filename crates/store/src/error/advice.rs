@@ -119,6 +119,9 @@ fn parent(location: &str) -> &str {
     name.rfind('/').map_or(location, |at| &location[..=at])
 }
 
+/// Detail of the error if the credentials would come from a session of `aws login`.
+pub(crate) const LOGIN_SESSION: &str = "the session of `aws login` is read by aws-cli only";
+
 /// Returns advice for a request without credentials.
 fn no_credentials(location: &str, detail: &str) -> &'static str {
     match service_of(location) {
@@ -137,6 +140,9 @@ fn no_credentials(location: &str, detail: &str) -> &'static str {
         }
         _ if is_expired(detail) => {
             "log in again (`aws sso login`), or replace the expired keys; a session token belongs to its keys"
+        }
+        _ if detail.contains(LOGIN_SESSION) => {
+            "run `eval \"$(aws configure export-credentials --format env)\"`, again when the session has ended"
         }
         _ => {
             "set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws sso login`; a public bucket needs \
@@ -221,6 +227,7 @@ mod tests {
         };
         assert!(advice("ExpiredToken: The token has expired.").starts_with("log in again"));
         assert!(advice("the SSO token is expired").contains("aws sso login"));
+        assert!(advice(LOGIN_SESSION).contains("export-credentials"));
         let none = advice("none in environment");
         assert!(["AWS_PROFILE", "role", "hop limit", "--no-sign-request"].iter().all(|it| none.contains(it)));
     }

@@ -3,9 +3,9 @@
 //!
 //! A call is tried on each file system until that file system refuses it for the first time. Each
 //! refusal is remembered, and shown to the user as one line ([`refused_calls`]). The other modules
-//! of [`local`](super) use this module.
+//! of [`local`](super) use this module. Writes over SFTP report refusing hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +46,17 @@ static REFUSED: Mutex<BTreeMap<(Improvement, u64), Errno>> = Mutex::new(BTreeMap
 /// True if any call was refused. While it is false, calls need no lookup in [`REFUSED`].
 static ANY_REFUSED: AtomicBool = AtomicBool::new(false);
 
+/// The hosts that have refused to set the mode and time of a file over SFTP.
+static REFUSING_HOSTS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Remembers that a host keeps neither modes nor times.
+pub(crate) fn add_refusing_host(host: &str) {
+    let mut hosts = REFUSING_HOSTS.lock();
+    if !hosts.contains(host) {
+        hosts.insert(host.to_owned());
+    }
+}
+
 /// Runs `call` on an open file, unless the file system of this file has refused the same call
 /// before. Returns `None` if the call is refused.
 ///
@@ -71,8 +82,8 @@ pub(crate) fn attempt<T>(
     }
 }
 
-/// Returns the calls that the file systems of this process's destinations have refused, one line
-/// per call.
+/// Returns the calls that the file systems and hosts of this process's destinations have refused,
+/// one line per call.
 #[must_use]
 pub fn refused_calls() -> Vec<String> {
     let lines = REFUSED
@@ -80,10 +91,14 @@ pub fn refused_calls() -> Vec<String> {
         .iter()
         .map(|((improvement, _), error)| (improvement.line(), *error))
         .collect::<BTreeMap<_, _>>();
-    lines
+    let lines = lines
         .into_iter()
-        .map(|(line, error)| format!("the file system {line} ({})", std::io::Error::from(error)))
-        .collect()
+        .map(|(line, error)| format!("the file system {line} ({})", std::io::Error::from(error)));
+    let hosts = REFUSING_HOSTS.lock().clone();
+    let hosts = hosts
+        .into_iter()
+        .map(|host| format!("{host} keeps no modes and times: the next run may copy the same files again"));
+    lines.chain(hosts).collect()
 }
 
 #[cfg(test)]

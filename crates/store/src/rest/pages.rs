@@ -12,6 +12,8 @@ use crate::endless::{EndlessListingCheck, PageContent};
 use crate::error::{Error, Result};
 use crate::object::{common_prefix, in_listing_order};
 use crate::order::Disorder;
+#[cfg(feature = "azure")]
+use crate::query::DirectoryBlobs;
 use crate::query::{ListOptions, Marker};
 
 /// The parameters that all pages of a listing share.
@@ -64,6 +66,12 @@ impl RestQuery {
     pub(crate) fn start_after(&self) -> Option<String> {
         let after = self.options.start_after.as_ref().filter(|_| self.is_sorted);
         after.map(|name| format!("{}{name}", self.prefix))
+    }
+
+    /// Returns true if blobs that mark directories are listed.
+    #[cfg(feature = "azure")]
+    pub(crate) fn lists_directory_blobs(&self) -> bool {
+        self.options.directory_blobs == DirectoryBlobs::Listed
     }
 
     fn place(&self) -> String {

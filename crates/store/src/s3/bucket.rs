@@ -3,7 +3,7 @@
 use firstbyte_location::ObjectLocation;
 
 use super::operation::S3Operation;
-use super::{S3, S3Call, endpoint, xml};
+use super::{S3, S3Call, endpoint, express, xml};
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::upload::Payload;
@@ -14,13 +14,15 @@ impl S3 {
         let region = self.region(&bucket.bucket)?;
         // S3 does not allow the name of the first region in a body: a request without a body
         // selects it.
-        let body = if region == endpoint::FIRST_REGION {
-            String::new()
-        } else {
-            let region = xml::escape(&region);
-            format!(
-                "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
-            )
+        let body = match express::zone(&bucket.bucket) {
+            Some(zone) => express::bucket_configuration(zone),
+            None if region == endpoint::FIRST_REGION => String::new(),
+            None => {
+                let region = xml::escape(&region);
+                format!(
+                    "<CreateBucketConfiguration><LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+                )
+            }
         };
         let cancel = Cancel::new();
         let mut call = S3Call::new(S3Operation::CreateBucket, bucket, &cancel);

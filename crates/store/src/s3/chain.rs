@@ -30,7 +30,8 @@ use crate::wire::WireClient;
 
 /// The properties of a service on which the sources of its credentials depend.
 pub(super) struct CredentialService {
-    pub(super) region: Option<String>,
+    /// The region in which STS is asked.
+    pub(super) region: String,
     pub(super) variants: Variants,
 }
 
@@ -122,7 +123,7 @@ impl CredentialChain {
     /// Returns one profile as the source, or AWS's default chain with the files of `config_files`.
     fn source_of(&self, service: &CredentialService, profile: Option<String>) -> CredentialSource {
         let config = ProviderConfig::default()
-            .with_region(service.region.clone().map(Region::new))
+            .with_region(Some(Region::new(service.region.clone())))
             .with_use_fips(Some(service.variants.fips))
             .with_use_dual_stack(Some(service.variants.dual_stack))
             .with_http_client(self.client.clone());

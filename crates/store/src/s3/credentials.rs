@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix_futex_sync::{Condvar, Mutex};
 
 use super::chain::{ChainFailure, CredentialChain, CredentialService};
+use super::endpoint::FIRST_REGION;
 use super::endpoints::EndpointSettings;
 use super::environment::from_variables;
 use super::key::AccessKey;
@@ -139,7 +140,10 @@ impl S3Credentials {
         profile::check_identity(options)?;
         let failures = state.failures;
         let settings = self.settings(options)?;
-        let service = CredentialService { region: settings.region.clone(), variants: settings.variants };
+        // Without a configured region, aws-cli asks STS in the first one. The chain would fail
+        // (https://github.com/paws-r/paws/issues/730, as of 28 November 2026).
+        let region = settings.region.as_deref().unwrap_or(FIRST_REGION).to_owned();
+        let service = CredentialService { region, variants: settings.variants };
         if !state.is_chain_running {
             state.is_chain_running = true;
             let (asked, profile) = (Arc::clone(&self.asked), profile::named(options));

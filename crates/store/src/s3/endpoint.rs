@@ -11,6 +11,7 @@ use super::express;
 use super::settings::{ServiceSettings, Variants};
 use crate::error::{Error, Result};
 use crate::origin::Origin;
+use crate::partitions::{Partition, name_at_aws};
 
 /// Characters that are encoded in keys: all but `/` and the unreserved characters of RFC 3986, as
 /// S3's signatures require.
@@ -35,7 +36,7 @@ impl BucketAddress {
     /// endpoint, otherwise at AWS in `region`.
     pub(super) fn of(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
         let url = match express::zone(bucket).filter(|_| settings.endpoint_url.is_none()) {
-            Some(zone) => format!("https://s3express-{zone}.{region}.{}", suffix(region)),
+            Some(zone) => zonal_url(zone, settings.variants, region),
             None => url(settings, region),
         };
         let mut origin = Origin::parse_url(&url).ok_or_else(|| Error::Options {
@@ -55,6 +56,22 @@ impl BucketAddress {
             base = format!("{base}/{}", utf8_percent_encode(bucket, KEY_RESERVED));
         }
         Ok(Self { origin, base })
+    }
+
+    /// Returns the address at which `bucket` is created and deleted. Directory buckets have an
+    /// endpoint of their region for that
+    /// (<https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-express-networking.html>).
+    pub(super) fn for_control(bucket: &str, settings: &ServiceSettings, region: &str) -> Result<Self> {
+        let Variants { fips, dual_stack } = settings.variants;
+        let (fips, dual_stack) =
+            (if fips { "-fips" } else { "" }, if dual_stack { ".dualstack" } else { "" });
+        if express::zone(bucket).is_none() || settings.endpoint_url.is_some() {
+            return Self::of(bucket, settings, region);
+        }
+        let domain = Partition::of(region).domain;
+        let host = format!("s3express-control{fips}{dual_stack}.{region}.{domain}");
+        let base = format!("/{}", utf8_percent_encode(bucket, KEY_RESERVED));
+        Ok(Self { origin: Origin { tls: true, host, port: 443 }, base })
     }
 
     /// Returns the path and query of a key, or of the bucket itself if the key is empty.
@@ -84,30 +101,28 @@ pub(super) fn url(settings: &ServiceSettings, region: &str) -> String {
 fn aws_url(variants: Variants, region: &str) -> String {
     let fips = if variants.fips { "-fips" } else { "" };
     let dual_stack = if variants.dual_stack { ".dualstack" } else { "" };
-    format!("https://s3{fips}{dual_stack}.{region}.{}", suffix(region))
+    format!("https://s3{fips}{dual_stack}.{region}.{}", Partition::of(region).domain)
+}
+
+/// Returns the URL of S3 Express One Zone in a zone, by the endpoint rules of botocore 1.43.
+fn zonal_url(zone: &str, variants: Variants, region: &str) -> String {
+    let fips = if variants.fips { "-fips" } else { "" };
+    let dual_stack = if variants.dual_stack { ".dualstack" } else { "" };
+    format!("https://s3express{fips}-{zone}{dual_stack}.{region}.{}", Partition::of(region).domain)
 }
 
 /// Returns the URL of another AWS service in `region`.
 pub(super) fn aws_service_url(service: &str, variants: Variants, region: &str) -> String {
     let fips = if variants.fips { "-fips" } else { "" };
-    let suffix = match (variants.dual_stack, suffix(region)) {
-        (false, suffix) => suffix,
-        (true, "amazonaws.com.cn") => "api.amazonwebservices.com.cn",
-        (true, _) => "api.aws",
-    };
-    format!("https://{service}{fips}.{region}.{suffix}")
-}
-
-/// Returns the domain in which the host names of a region are.
-fn suffix(region: &str) -> &'static str {
-    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
+    let partition = Partition::of(region);
+    let domain = if variants.dual_stack { partition.dual_stack_domain } else { partition.domain };
+    format!("https://{service}{fips}.{region}.{domain}")
 }
 
 /// Returns the region in the host name of an endpoint of S3 at AWS, such as
 /// `bucket.s3.eu-west-3.amazonaws.com` or, in older responses, `s3-eu-west-3.amazonaws.com`.
 pub(super) fn region_of_host(authority: &str) -> Option<&str> {
-    let host = authority.split(':').next()?;
-    let name = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com")?;
+    let name = name_at_aws(authority.split(':').next()?)?;
     let last = name.rsplit('.').next()?;
     let region = last.strip_prefix("s3-").unwrap_or(last);
     // `s3.amazonaws.com` is in no region, and `s3-external-1` is a name for the first one.
@@ -127,7 +142,7 @@ fn wants_host(addressing: Addressing, origin: &Origin) -> bool {
 /// Returns true for AWS, which requires the bucket in the host name. Other endpoints may have no
 /// wildcard names or certificates, so their buckets are in the path.
 fn is_aws(origin: &Origin) -> bool {
-    origin.host.ends_with(".amazonaws.com") || origin.host.ends_with(".amazonaws.com.cn")
+    name_at_aws(&origin.host).is_some()
 }
 
 /// Returns true if the name of a bucket can be part of a host name. With TLS, a wildcard
@@ -208,6 +223,29 @@ mod tests {
     }
 
     #[test]
+    fn each_partition_of_aws_has_a_domain_of_its_own() {
+        for (region, domain) in [
+            ("us-gov-west-1", "amazonaws.com"),
+            ("cn-north-1", "amazonaws.com.cn"),
+            ("eusc-de-east-1", "amazonaws.eu"),
+            ("us-iso-east-1", "c2s.ic.gov"),
+            ("us-isob-east-1", "sc2s.sgov.gov"),
+            ("us-isof-south-1", "csp.hci.ic.gov"),
+            ("eu-isoe-west-1", "cloud.adc-e.uk"),
+            ("il-central-1", "amazonaws.com"),
+        ] {
+            let address = BucketAddress::of("data", &at(None), region).unwrap();
+            assert_eq!(address.origin.host, format!("data.s3.{region}.{domain}"));
+            assert_eq!(region_of_host(&address.origin.host), Some(region));
+            let url = format!("https://s3.{region}.{domain}");
+            assert_eq!(address_by(&at(Some(&url)), "data").0, format!("data.s3.{region}.{domain}"));
+        }
+        let dual_stack = Variants { fips: false, dual_stack: true };
+        let lambda = aws_service_url("lambda", dual_stack, "eusc-de-east-1");
+        assert_eq!(lambda, "https://lambda.eusc-de-east-1.api.amazonwebservices.eu");
+    }
+
+    #[test]
     fn aws_addresses_have_the_bucket_in_the_host_and_others_in_the_path() {
         assert_eq!(address("data", None), ("data.s3.eu-west-1.amazonaws.com".into(), "/k".into()));
         assert_eq!(address("Data", None), ("s3.eu-west-1.amazonaws.com".into(), "/Data/k".into()));
@@ -246,6 +284,17 @@ mod tests {
         assert_eq!(target, "/k");
         let own = address("fast--use1-az4--x-s3", Some("http://127.0.0.1:9000"));
         assert_eq!(own, ("127.0.0.1:9000".into(), "/fast--use1-az4--x-s3/k".into()));
+        let control = BucketAddress::for_control("fast--use1-az4--x-s3", &at(None), "us-east-1").unwrap();
+        assert_eq!(control.origin.host, "s3express-control.us-east-1.amazonaws.com");
+        assert_eq!(control.target("", &[]), "/fast--use1-az4--x-s3");
+        let usual = BucketAddress::for_control("data", &at(None), "us-east-1").unwrap();
+        assert_eq!(usual.origin.host, "data.s3.us-east-1.amazonaws.com");
+        // An access point of such a bucket.
+        let (host, _) = address("team--use1-az4--xa-s3", None);
+        assert_eq!(host, "team--use1-az4--xa-s3.s3express-use1-az4.eu-west-1.amazonaws.com");
+        let both = Variants { fips: true, dual_stack: true };
+        let host = address_by(&ServiceSettings { variants: both, ..at(None) }, "a--use1-az4--x-s3").0;
+        assert_eq!(host, "a--use1-az4--x-s3.s3express-fips-use1-az4.dualstack.eu-west-1.amazonaws.com");
     }
 
     #[test]

@@ -83,6 +83,12 @@ impl S3Refusal {
         Some(Self::new(head, body, request))
     }
 
+    /// Returns true if the error says that the bucket is in another region and does not name it, as
+    /// for regions that an account has to enable.
+    pub(super) fn hides_region(&self) -> bool {
+        means_another_region(&self.code) && self.region().is_none()
+    }
+
     /// Returns the region in which the bucket is, if the error says that the bucket is in another
     /// region.
     pub(super) fn region(&self) -> Option<&str> {

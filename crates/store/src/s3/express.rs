@@ -1,4 +1,5 @@
-//! Supports directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`.
+//! Supports directory buckets of S3 Express One Zone, whose names end in `--ZONE--x-s3`, and their
+//! access points, whose names end in `--ZONE--xa-s3`.
 //!
 //! Requests for these buckets are signed under a separate service name, with the key of a session.
 //! `CreateSession` issues such a key for five minutes. Listings of these buckets are unordered, do
@@ -18,6 +19,7 @@ use super::{S3, S3Call, protocol, xml};
 use crate::cancel::Cancel;
 use crate::dates;
 use crate::error::Result;
+use crate::order::DIRECTORY_BUCKET_SUFFIXES;
 
 /// Remaining validity below which the next request renews a session. It is longer than a request
 /// takes until its head arrives at the server.
@@ -81,7 +83,21 @@ pub(super) fn actions(operation: S3Operation) -> &'static [&'static str] {
 
 /// Returns the zone, which is part of a directory bucket's name.
 pub(super) fn zone(bucket: &str) -> Option<&str> {
-    bucket.strip_suffix("--x-s3")?.rsplit_once("--").map(|(_, zone)| zone)
+    let name = DIRECTORY_BUCKET_SUFFIXES.iter().find_map(|end| bucket.strip_suffix(end))?;
+    name.rsplit_once("--").map(|(_, zone)| zone)
+}
+
+/// Returns the description of a new directory bucket in a zone
+/// (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_CreateBucket.html>). The name of a Local
+/// Zone, such as `usw2-lax1-az1`, has a part more than that of an Availability Zone.
+pub(super) fn bucket_configuration(zone: &str) -> String {
+    let kind = if zone.split('-').count() > 2 { "Local" } else { "Availability" };
+    format!(
+        "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Location><Name>{}</Name><Type>{kind}Zone\
+         </Type></Location><Bucket><DataRedundancy>Single{kind}Zone</DataRedundancy><Type>Directory</Type></Bucket>\
+         </CreateBucketConfiguration>",
+        xml::escape(zone)
+    )
 }
 
 impl S3 {

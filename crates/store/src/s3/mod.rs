@@ -55,6 +55,7 @@ use rustix_futex_sync::Mutex;
 use crate::cancel::Cancel;
 use crate::error::{AddressSource, EXPECTS_TLS, Error, RequestAuthentication, Result};
 use crate::order::is_directory_bucket;
+use crate::partitions::Partition;
 use crate::retry::Retry;
 use crate::signing::Signing;
 use crate::upload::Payload;
@@ -62,7 +63,7 @@ use crate::wire::{Incoming, ResponseHead, WireClient, WireRequest};
 
 use credentials::S3Credentials;
 use customer_key::ReadKeyHeaders;
-use dialect::ListVersion;
+use dialect::{ListVersion, is_region};
 use endpoint::BucketAddress;
 use endpoints::EndpointSettings;
 pub(crate) use endpoints::NamedServices;
@@ -207,11 +208,9 @@ impl S3 {
     /// the configuration is unusable, it is empty, and every request reports that.
     pub(crate) fn configured_url(&self) -> String {
         let Ok(settings) = self.identity.settings(&self.client.options) else { return String::new() };
-        // The name of a bucket is unique within a partition of AWS
-        // (https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html).
-        let region = settings.region.as_deref().unwrap_or_default();
-        let partition = ["cn-", "us-gov-"].into_iter().find(|partition| region.starts_with(partition));
-        settings.endpoint_url.clone().unwrap_or_else(|| partition.unwrap_or_default().to_owned())
+        // The name of a bucket is unique within a partition of AWS.
+        let partition = Partition::of(settings.region.as_deref().unwrap_or_default());
+        settings.endpoint_url.clone().unwrap_or_else(|| partition.regions.to_owned())
     }
 
     /// Sends a call and retries it after transient failures, except those for which `is_final` is
@@ -269,11 +268,15 @@ impl S3 {
                 return Ok(Ok((head, incoming)));
             }
             let refusal = self.refusal(call, &region, head, incoming)?;
-            match refusal.region() {
+            let right = match refusal.hides_region() && !moved {
+                true => self.region_of_bucket(call, &region),
+                false => refusal.region().map(ToOwned::to_owned),
+            };
+            match right {
                 Some(right) if !moved && right != region => {
                     tracing::debug!(bucket = call.object.bucket, %right, "bucket lives in another region");
-                    self.client.check_priced_region(right, &place)?;
-                    self.regions.lock().insert(call.object.bucket.clone(), right.to_owned());
+                    self.client.check_priced_region(&right, &place)?;
+                    self.regions.lock().insert(call.object.bucket.clone(), right);
                     moved = true;
                 }
                 _ if refusal.means_expired() && !renewed => {
@@ -291,6 +294,19 @@ impl S3 {
             }
             self.client.counters.retries.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Requests the region of a bucket, as botocore does (`utils.S3RegionRedirectorv2`). `None` if
+    /// no response names it, or if the call creates the bucket.
+    fn region_of_bucket(&self, call: &S3Call<'_>, region: &str) -> Option<String> {
+        if matches!(call.operation, S3Operation::CreateBucket | S3Operation::HeadBucket) {
+            return None;
+        }
+        let bucket = call.object.with_key("");
+        let asked = S3Call::new(S3Operation::HeadBucket, &bucket, call.cancel);
+        // Any status has the header.
+        let (head, _) = self.send_to(&asked, &asked.place(), region, ReadKeyHeaders::Plain).ok()?;
+        head.get("x-amz-bucket-region").filter(|region| is_region(region)).map(ToOwned::to_owned)
     }
 
     /// Reads a refusal. If the server expects TLS, fails with an error about the endpoint instead.
@@ -323,7 +339,13 @@ impl S3 {
         endpoint::check_bucket(&call.object.bucket)?;
         let cancel = self.client.scoped_cancel(call.cancel);
         let options = &self.client.options;
-        let address = BucketAddress::of(&call.object.bucket, self.identity.settings(options)?, region)?;
+        let settings = self.identity.settings(options)?;
+        let address = match call.operation {
+            S3Operation::CreateBucket | S3Operation::DeleteBucket => {
+                BucketAddress::for_control(&call.object.bucket, settings, region)?
+            }
+            _ => BucketAddress::of(&call.object.bucket, settings, region)?,
+        };
         let mut request = WireRequest {
             place,
             operation: Some(&call.operation),

@@ -9,7 +9,7 @@ use crate::wire::WireClient;
 
 /// The service for which credentials are requested (unused here).
 pub(super) struct CredentialService {
-    pub(super) region: Option<String>,
+    pub(super) region: String,
     pub(super) variants: Variants,
 }
 

@@ -39,7 +39,7 @@ impl Presign {
 pub struct Presigned {
     /// The URL.
     pub url: String,
-    /// True if the credentials expire before the requested time. The URL then expires with the
+    /// True if the credentials may expire before the requested time. The URL then expires with the
     /// credentials.
     pub ends_early: bool,
 }
@@ -78,7 +78,10 @@ impl S3 {
             PresignMethod::Put => HttpMethod::Put,
         };
         let now = SystemTime::now();
-        let ends_early = credentials.expiry.is_some_and(|expiry| expiry < now + presign.expires);
+        let ends_early = match credentials.expiry {
+            Some(expiry) => expiry < now + presign.expires,
+            None => credentials.session_token.is_some(),
+        };
         let unsigned = sign::UnsignedRequest {
             place: &place,
             origin: &address.origin,

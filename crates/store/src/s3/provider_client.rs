@@ -128,7 +128,7 @@ impl Connector {
             throttle: &Throttle::default(),
         };
         let client = &self.provider.client;
-        let (head, incoming) = match is_link_local(&origin) {
+        let (head, incoming) = match is_nearby(&origin) {
             true => client.nearby(self.deadline).send(&request)?,
             false => client.send(&request)?,
         };
@@ -190,7 +190,14 @@ fn target_of(url: &str) -> String {
     }
 }
 
-/// Returns true for the addresses of metadata services. No proxy reaches them.
+/// Returns true for services on this machine, such as the agents that give a container its role,
+/// and for metadata services. No proxy reaches them.
+fn is_nearby(origin: &Origin) -> bool {
+    let address = origin.host.parse::<IpAddr>();
+    origin.host == "localhost" || address.is_ok_and(|it| it.is_loopback()) || is_link_local(origin)
+}
+
+/// Returns true for the addresses of metadata services.
 fn is_link_local(origin: &Origin) -> bool {
     match origin.host.trim_matches(['[', ']']).parse() {
         Ok(IpAddr::V4(address)) => address.is_link_local(),
@@ -217,15 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn metadata_services_are_reached_without_a_proxy() {
+    fn services_of_this_machine_and_metadata_services_are_reached_without_a_proxy() {
         for (url, local) in [
             ("http://169.254.169.254", true),
             ("http://169.254.170.2:80", true),
             ("http://[fd00:ec2::254]", true),
-            ("http://127.0.0.1", false),
+            ("http://127.0.0.1:1338", true),
+            ("http://[::1]", true),
+            ("http://localhost:1338", true),
             ("https://sts.amazonaws.com", false),
         ] {
-            assert_eq!(is_link_local(&Origin::parse_url(url).unwrap()), local, "{url}");
+            assert_eq!(is_nearby(&Origin::parse_url(url).unwrap()), local, "{url}");
         }
     }
 }

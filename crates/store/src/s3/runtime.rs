@@ -3,6 +3,8 @@
 
 use tokio::runtime::Runtime;
 
+use crate::error::LOGIN_SESSION;
+
 pub(super) fn runtime() -> std::result::Result<Runtime, String> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
 }
@@ -34,7 +36,11 @@ pub(super) fn last_cause(error: &dyn std::error::Error) -> Option<String> {
             break;
         }
     }
-    Some(shown.trim_end_matches('.').to_owned())
+    // The chain names the feature of its library that it was built without.
+    match shown.contains("credentials-login") {
+        true => Some(LOGIN_SESSION.to_owned()),
+        false => Some(shown.trim_end_matches('.').to_owned()),
+    }
 }
 
 /// Returns the messages of an error and its causes, the outermost first.

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use super::dialect::{Addressing, ListVersion, is_region};
 use super::endpoints::EndpointSettings;
-use super::environment::{Setting, SettingSource, variable};
+use super::environment::{Setting, SettingSource, stated, variable};
 use super::profile::{self, Profiles};
 use super::unusable_setting::UnusableSetting;
 use crate::options::StoreOptions;
@@ -176,8 +176,8 @@ impl Lookup {
     fn new(options: &StoreOptions) -> Result<Self, UnusableSetting> {
         // An empty variable counts as not set.
         let variables = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, stated(value.into_string().ok()?)?)))
+            .filter(|(name, _)| name.starts_with("AWS_"))
             .collect();
         Ok(Self { variables, profiles: profile::read(options)? })
     }
@@ -217,7 +217,11 @@ impl Lookup {
         if self.flag("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "ignore_configured_endpoint_urls")? {
             return Ok((None, EndpointSource::Aws));
         }
-        let Some((url, place)) = self.find(Some("AWS_ENDPOINT_URL"), "endpoint_url") else {
+        const KEY: &str = "endpoint_url";
+        // Stores document this setting below `s3 =`, where aws-cli's plugin for endpoints has it
+        // (https://github.com/wbingli/awscli-plugin-endpoint, as of 28 November 2026).
+        let nested = self.nested(KEY).filter(|url| !url.is_empty());
+        let Some((url, place)) = most_specific(self.find(Some("AWS_ENDPOINT_URL"), KEY), nested) else {
             return Ok((None, EndpointSource::Aws));
         };
         let source = match place {
@@ -266,7 +270,8 @@ impl Lookup {
 
     fn addressing(&self) -> Result<Addressing, UnusableSetting> {
         const KEY: &str = "addressing_style";
-        match most_specific(self.find(None, KEY), self.nested(KEY)).as_deref() {
+        let style = most_specific(self.find(None, KEY), self.nested(KEY)).map(|(style, _)| style);
+        match style.as_deref() {
             None | Some("auto" | "") => Ok(Addressing::Auto),
             Some("path") => Ok(Addressing::Path),
             Some("virtual") => Ok(Addressing::Virtual),
@@ -280,11 +285,13 @@ impl Lookup {
 
 /// Chooses between the value that [`Lookup::find`] returns for a setting and the value below `s3 =`
 /// in the profile. The second takes precedence only over the profile's value for all services.
-fn most_specific(found: Option<(String, SettingSource)>, nested: Option<String>) -> Option<String> {
-    match found {
-        Some((general, SettingSource::Profile)) => Some(nested.unwrap_or(general)),
-        Some((specific, _)) => Some(specific),
-        None => nested,
+fn most_specific(
+    found: Option<(String, SettingSource)>,
+    nested: Option<String>,
+) -> Option<(String, SettingSource)> {
+    match (found, nested) {
+        (None | Some((_, SettingSource::Profile)), Some(nested)) => Some((nested, SettingSource::Profile)),
+        (found, _) => found,
     }
 }
 
@@ -313,7 +320,8 @@ mod tests {
             (Some(SettingSource::Services), Some("nested"), Some("found")),
             (Some(SettingSource::Variable), Some("nested"), Some("found")),
         ] {
-            assert_eq!(chosen(found, nested).as_deref(), wanted, "{found:?} {nested:?}");
+            let chosen = chosen(found, nested).map(|(value, _)| value);
+            assert_eq!(chosen.as_deref(), wanted, "{found:?} {nested:?}");
         }
     }
 }

@@ -44,6 +44,7 @@ pub(super) mod code {
     pub(in super::super) const NO_SUCH_FILE: u32 = 2;
     pub(in super::super) const PERMISSION_DENIED: u32 = 3;
     pub(in super::super) const FAILURE: u32 = 4;
+    pub(in super::super) const BAD_MESSAGE: u32 = 5;
     pub(in super::super) const UNSUPPORTED: u32 = 8;
 }
 

@@ -15,7 +15,7 @@ use super::session::Exchange;
 use super::version;
 use crate::error::{Error, Result};
 use crate::limits::SHORT_WAIT;
-use crate::local::{StoredTimes, partial_name};
+use crate::local::{StoredTimes, add_refusing_host, partial_name};
 use crate::upload::{Payload, Precondition, PutOptions, Written};
 
 /// Permission bits that a copy preserves.
@@ -170,7 +170,10 @@ impl SftpWriting<'_> {
         Error::Payload { location: self.place.to_string(), source }
     }
 
-    /// Sets the mode and the time, and closes the file, in one round trip.
+    /// Sets the mode and the time, and closes the file, in one round trip. A host may refuse the
+    /// attributes, as AWS Transfer Family, `sftp-server -P fsetstat` and some file systems do
+    /// (<https://github.com/mscdex/ssh2/issues/1453>, as of 28 November 2026). The content is
+    /// complete without them, and the file has the rights with which it was created.
     fn complete(&mut self, handle: &[u8], length: u64, before: Option<SftpAttributes>) -> Result<Written> {
         let metadata = &self.options.metadata;
         let mode = match (metadata.mode, before.and_then(|before| before.mode)) {
@@ -193,12 +196,14 @@ impl SftpWriting<'_> {
         };
         let look = exchange.send(SftpRequest::of(kind::FSTAT, handle))?;
         let close = exchange.send(SftpRequest::of(kind::CLOSE, handle))?;
-        for (number, what) in [(Some(set), "set its mode and time"), (synced, "write it to the disk")] {
-            let Some(number) = number else { continue };
-            match exchange.reply_status(number)? {
-                // Some servers cannot store modes or sync files.
-                (code::OK | code::UNSUPPORTED, _) => {}
-                (code, message) => return Err(exchange.status_error(what, code, &message)),
+        if exchange.reply_status(set)?.0 != code::OK {
+            add_refusing_host(&self.place.authority);
+        }
+        match synced.map(|number| exchange.reply_status(number)).transpose()? {
+            // Some servers, and some of their file systems, cannot sync files.
+            None | Some((code::OK | code::UNSUPPORTED | code::BAD_MESSAGE | code::PERMISSION_DENIED, _)) => {}
+            Some((code, message)) => {
+                return Err(exchange.status_error("write it to the disk", code, &message));
             }
         }
         let found = match exchange.reply(look)? {
@@ -259,14 +264,25 @@ pub(super) fn create_directories(exchange: &mut Exchange, path: &[u8]) -> Result
     let create = |exchange: &mut Exchange, end: usize| {
         exchange.status(SftpRequest::of(kind::MKDIR, &path[..end]).attributes(SftpAttributes::default()))
     };
+    let is_missing = |exchange: &mut Exchange, end: usize| {
+        let reply = exchange.call(SftpRequest::of(kind::STAT, &path[..end]))?;
+        Ok::<_, Error>(matches!(reply, SftpReply::Status { code: code::NO_SUCH_FILE, .. }))
+    };
     let mut missing = ends.len();
-    while missing > 0 && create(exchange, ends[missing - 1])?.0 == code::NO_SUCH_FILE {
+    while missing > 0 {
+        let end = ends[missing - 1];
+        let (code, _) = create(exchange, end)?;
+        // A server also refuses to create a directory that exists. Some servers do not say that the
+        // directory above is missing.
+        if code == code::OK || (code != code::NO_SUCH_FILE && !is_missing(exchange, end)?) {
+            break;
+        }
         missing -= 1;
     }
     // The parent exists now. If it is not a directory, the next requests fail.
     for end in ends.into_iter().skip(missing) {
         let (code, message) = create(exchange, end)?;
-        if code == code::PERMISSION_DENIED {
+        if code != code::OK && is_missing(exchange, end)? {
             return Err(exchange.status_error("create a directory", code, &message));
         }
     }

@@ -13,7 +13,7 @@ use super::event::AnsweredRequest;
 use super::outage::EndpointState;
 use super::pool::{ConnectionKey, ConnectionPool};
 use super::request::{HttpMethod, WireRequest};
-use super::response::ResponseHead;
+use super::response::{ResponseHead, TransferCoding};
 use super::splice;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, Trace};
@@ -72,12 +72,15 @@ impl Incoming {
         back: AfterBody,
     ) -> Self {
         let bodiless = request.method == HttpMethod::Head || matches!(head.status, 204 | 304);
-        let framing = match head.content_length(request.place) {
+        let framing = match (head.transfer_coding(), head.content_length(request.place)) {
             _ if bodiless => Framing::Length(0),
-            _ if head.is_chunked() => Framing::Chunked(Chunked::default()),
-            Ok(Some(length)) => Framing::Length(length),
-            Ok(None) => Framing::UntilClose,
-            Err(error) => Framing::Unusable(error.to_string()),
+            (TransferCoding::Chunked, _) => Framing::Chunked(Chunked::default()),
+            (TransferCoding::Unknown(coding), _) => {
+                Framing::Unusable(format!("Transfer-Encoding {coding}, which was not requested"))
+            }
+            (TransferCoding::None, Ok(Some(length))) => Framing::Length(length),
+            (TransferCoding::None, Ok(None)) => Framing::UntilClose,
+            (TransferCoding::None, Err(error)) => Framing::Unusable(error.to_string()),
         };
         let mut incoming = Self {
             socket: Arc::downgrade(&connection.socket),

@@ -30,11 +30,19 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// The addresses of a name, and the time at which the name was resolved.
 type Resolved = (Moment, Vec<SocketAddr>);
 
+/// Time for which an address that accepted no connection comes after the other ones of its name. A
+/// server that starts again is used again soon.
+const DEAD_FOR: Duration = Duration::from_secs(60);
+
 /// Resolves names, and spreads connections over all addresses of a name, because the total rate of
 /// a store is the sum of the rates of its front ends.
 #[derive(Default)]
 pub(crate) struct Resolver {
     known: Mutex<HashMap<(String, u16), Resolved>>,
+    /// The addresses that accepted no connection, and the time of the last failure. Without this, a
+    /// dead server or a broken IPv6 route would delay each second connection
+    /// (<https://github.com/scylladb/scylladb/pull/28405>, as of 28 November 2026).
+    dead: Mutex<HashMap<SocketAddr, Moment>>,
     next: AtomicUsize,
 }
 
@@ -56,11 +64,10 @@ impl Resolver {
         let deadline = options.connect_deadline.min(wait);
         let addresses =
             self.resolve(origin, deadline, cancel).map_err(|error| unreachable(UNRESOLVED, &error))?;
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let addresses = self.in_turn(addresses);
         let until = Instant::now() + deadline;
         let mut failed = io::Error::other("the name has no address");
-        for turn in 0..addresses.len() {
-            let address = addresses[(first + turn) % addresses.len()];
+        for (turn, address) in addresses.iter().copied().enumerate() {
             // Each address gets an equal share of the remaining time, so an unreachable address
             // leaves time for the others.
             let left = until.saturating_duration_since(Instant::now());
@@ -69,12 +76,33 @@ impl Resolver {
                 break;
             }
             match connect(address, share, cancel).and_then(|socket| prepare(socket, options)) {
-                Ok(socket) => return Ok(socket),
+                Ok(socket) => {
+                    self.dead.lock().remove(&address);
+                    return Ok(socket);
+                }
                 Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled.into()),
-                Err(error) => failed = error,
+                Err(error) => {
+                    self.dead.lock().insert(address, Moment::now());
+                    failed = error;
+                }
             }
         }
         Err(unreachable("", &failed))
+    }
+
+    /// Returns the addresses in the order in which the next connection tries them: each comes first
+    /// in turn, and those that failed a short time ago come last.
+    fn in_turn(&self, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let dead = self.dead.lock();
+        let is_dead = |address: &SocketAddr| dead.get(address).is_some_and(|since| since.age() < DEAD_FOR);
+        let (mut last, mut first): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_dead);
+        for group in [&mut first, &mut last] {
+            let count = group.len().max(1);
+            group.rotate_left(turn % count);
+        }
+        first.append(&mut last);
+        first
     }
 
     fn resolve(&self, origin: &Origin, deadline: Duration, cancel: &Cancel) -> io::Result<Vec<SocketAddr>> {
@@ -175,4 +203,38 @@ fn prepare(socket: TcpStream, options: &StoreOptions) -> std::io::Result<TcpStre
     let limited = SockRef::from(&socket).set_tcp_notsent_lowat(SEND_STEP as u32);
     tracing::trace!(?limited, "unsent bytes");
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_accepts_no_connection_comes_last_until_it_does() {
+        let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [one, other, closed] = listeners.each_ref().map(|it| it.local_addr().unwrap());
+        let [_one, _other, listener] = listeners;
+        drop(listener);
+        let (resolver, origin) = (Resolver::default(), Origin::parse(false, "store.test:80").unwrap());
+        let known = (Moment::now(), vec![closed, one, other]);
+        resolver.known.lock().insert((origin.host.clone(), origin.port), known);
+        let connect = || {
+            let (options, cancel) = (StoreOptions::default(), Cancel::new());
+            let socket = resolver.connect(&origin, &options, Duration::from_secs(30), &cancel);
+            socket.ok().unwrap().peer_addr().unwrap()
+        };
+        // The first connection tries the closed port, and the others do not.
+        assert_eq!(connect(), one);
+        for _ in 0..4 {
+            let order = resolver.in_turn(vec![closed, one, other]);
+            assert_eq!(order[2], closed, "{order:?}");
+        }
+        assert_ne!(connect(), connect(), "the others still take turns");
+        let long_ago = Moment::now().before_suspension(DEAD_FOR * 2);
+        resolver.dead.lock().insert(closed, long_ago);
+        let first: Vec<_> = (0..3).map(|_| resolver.in_turn(vec![closed, one, other])[0]).collect();
+        assert!(first.contains(&closed), "{first:?}");
+    }
 }

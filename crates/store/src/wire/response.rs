@@ -12,8 +12,10 @@ use crate::origin::Origin;
 /// Maximum length of a response head, in bytes. S3 allows 2 KiB of user metadata, and other servers
 /// send several KiB of cookies.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// Maximum number of header lines.
-const MAX_HEADERS: usize = 128;
+/// Number of header lines for which there is room on the stack. Few responses have more.
+const USUAL_HEADERS: usize = 128;
+/// Maximum number of header lines. 2 KiB of user metadata are up to 700 lines. curl reads 5,000.
+const MAX_HEADERS: usize = 4096;
 /// Maximum number of interim responses (1xx) before the final one.
 const MAX_INTERIM: usize = 8;
 
@@ -28,6 +30,16 @@ pub(crate) struct ResponseHead {
     pub(super) took: Duration,
     /// The headers: each a name in lower case, and a value.
     headers: Vec<(String, String)>,
+}
+
+/// The coding of a body for its transfer (RFC 9112, 6.1).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TransferCoding {
+    /// The bytes are sent as they are.
+    None,
+    Chunked,
+    /// A coding that no request accepts, such as `gzip`. Its bytes are not those of the content.
+    Unknown(String),
 }
 
 /// The reason why no head was read.
@@ -123,9 +135,16 @@ impl ResponseHead {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let mut lines = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut response = httparse::Response::new(&mut lines);
-        let length = match lenient().parse_response(&mut response, bytes) {
+        let mut usual = [httparse::EMPTY_HEADER; USUAL_HEADERS];
+        let mut many = Vec::new();
+        let mut response = httparse::Response::new(&mut usual);
+        let mut parsed = lenient().parse_response(&mut response, bytes);
+        if parsed == Err(httparse::Error::TooManyHeaders) {
+            many.resize(MAX_HEADERS, httparse::EMPTY_HEADER);
+            response = httparse::Response::new(&mut many);
+            parsed = lenient().parse_response(&mut response, bytes);
+        }
+        let length = match parsed {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(error) => return Err(format!("not HTTP: {error}")),
@@ -209,8 +228,20 @@ impl ResponseHead {
         Ok(found)
     }
 
-    pub(crate) fn is_chunked(&self) -> bool {
-        self.get("transfer-encoding").is_some_and(|value| value.to_ascii_lowercase().ends_with("chunked"))
+    /// Returns the coding of the body for the transfer. A server that repeats the header has
+    /// chunked the body once.
+    pub(super) fn transfer_coding(&self) -> TransferCoding {
+        let lines = self.headers.iter().filter(|(name, _)| name == "transfer-encoding");
+        let codings: Vec<&str> = lines
+            .flat_map(|(_, value)| value.split(','))
+            .map(str::trim)
+            .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+            .collect();
+        match codings.iter().find(|coding| !coding.eq_ignore_ascii_case("chunked")) {
+            Some(other) => TransferCoding::Unknown((*other).to_owned()),
+            None if codings.is_empty() => TransferCoding::None,
+            None => TransferCoding::Chunked,
+        }
     }
 
     /// Returns true for the response by which HAProxy and nginx end a connection without a request
@@ -260,6 +291,39 @@ mod tests {
         }
         for odd in ["Content-Length 7", "Transfer-Encoding@: chunked", "content-length(): 7"] {
             assert!(head(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_thousands_of_lines_at_most() {
+        let with = |count: usize| {
+            let lines: String = (0..count).map(|at| format!("x-amz-meta-{at}: v\r\n")).collect();
+            ResponseHead::parse(format!("HTTP/1.1 200 OK\r\n{lines}etag: \"e\"\r\n\r\n").as_bytes())
+        };
+        for count in [0, USUAL_HEADERS, USUAL_HEADERS * 5, MAX_HEADERS - 1] {
+            assert_eq!(with(count).unwrap().unwrap().0.get("etag"), Some("\"e\""), "{count}");
+        }
+        assert!(with(MAX_HEADERS).unwrap_err().contains("not HTTP"));
+    }
+
+    #[test]
+    fn only_chunks_are_decoded() {
+        let of = |lines: &str| {
+            ResponseHead::from_text(&format!("HTTP/1.1 200 OK\r\n{lines}\r\n")).transfer_coding()
+        };
+        for lines in ["", "Transfer-Encoding: identity\r\n", "Transfer-Encoding:\r\n"] {
+            assert_eq!(of(lines), TransferCoding::None, "{lines}");
+        }
+        let twice = "Transfer-Encoding: chunked\r\nTransfer-Encoding: Chunked\r\n";
+        for lines in ["Transfer-Encoding: chunked\r\n", "Transfer-Encoding: identity, Chunked\r\n", twice] {
+            assert_eq!(of(lines), TransferCoding::Chunked, "{lines}");
+        }
+        for (lines, coding) in [
+            ("Transfer-Encoding: gzip, chunked\r\n", "gzip"),
+            ("Transfer-Encoding: deflate\r\n", "deflate"),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", "gzip"),
+        ] {
+            assert_eq!(of(lines), TransferCoding::Unknown(coding.to_owned()), "{lines}");
         }
     }
 

@@ -19,19 +19,25 @@ use rustls::{CertificateError, DigitallySignedStruct, RootCertStore, SignatureSc
 
 use crate::error::{CertificateFault, Error, Result};
 
-/// Adds the certificates of a PEM file to `roots`. Returns the certificates.
+/// Adds the certificates of a PEM file to `roots`. Returns the certificates. As in the bundle of
+/// the system, a certificate that cannot be parsed is left out: large bundles contain old ones.
 pub(super) fn read_bundle(path: &Path, roots: &mut RootCertStore) -> Result<Vec<CertificateDer<'static>>> {
     let refuse = |why: String| Error::Options { what: format!("CA bundle {}", path.display()), why };
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
         .map_err(|error| refuse(error.to_string()))?;
-    for certificate in &certificates {
-        roots.add(certificate.clone()).map_err(|error| refuse(error.to_string()))?;
+    let mut faults = Vec::new();
+    for (number, certificate) in (1..).zip(&certificates) {
+        if let Err(error) = roots.add(certificate.clone()) {
+            tracing::warn!(bundle = %path.display(), number, %error, "a certificate is left out");
+            faults.push(error);
+        }
     }
-    if certificates.is_empty() {
-        return Err(refuse("no certificate in it".to_owned()));
+    match faults.last() {
+        Some(error) if faults.len() == certificates.len() => Err(refuse(error.to_string())),
+        None if certificates.is_empty() => Err(refuse("no certificate in it".to_owned())),
+        _ => Ok(certificates),
     }
-    Ok(certificates)
 }
 
 /// A certificate verifier that applies the two rules.

@@ -275,6 +275,11 @@ fn a_request_for_a_bucket_elsewhere_is_sent_again() {
     let moved = || Step::Keep(refusal("301 Moved", "x-amz-bucket-region: nowhere-1\r\n", ""));
     let server = Server::start(vec![moved(), moved(), moved()]);
     assert!(server.store().get(&object("k"), &Get::default()).is_err());
+    // If the refusal hides the region, the bucket is asked for it.
+    let hidden = Step::Keep(code("400 Bad", "IllegalLocationConstraintException"));
+    let told = Step::Keep(refusal("403 No", "x-amz-bucket-region: there-1\r\n", ""));
+    let server = Server::start(vec![hidden, told, Step::Close(whole("", "abc"))]);
+    assert!(server.store().get(&object("k"), &Get::default()).is_ok());
 }
 
 #[test]
