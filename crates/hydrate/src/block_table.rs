@@ -333,6 +333,7 @@ impl BlockTable {
 
 impl TableState {
     /// Lets a read wait for the `missing` blocks. Returns the blocks that no fetch brings soon.
+    /// Adds to `promoted` the queued fetches that must start now.
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {

@@ -28,7 +28,7 @@ struct BlockingPoolState {
     idle: usize,
     /// Pending answers with their deadlines, in order of the deadlines. All deadlines are equally
     /// long, so this is the order in which the jobs were added.
-    late: VecDeque<(Instant, Weak<dyn Overdue>)>,
+    pending_answers: VecDeque<(Instant, Weak<dyn Overdue>)>,
     is_watched: bool,
     /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
     is_dormant: bool,
@@ -133,10 +133,10 @@ impl BlockingPool {
         let mut state = self.shared.state.lock();
         // Entries whose answers were sent are removed here. On a busy mount, they would otherwise
         // accumulate until their deadlines.
-        while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
-            state.late.pop_front();
+        while state.pending_answers.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
+            state.pending_answers.pop_front();
         }
-        state.late.push_back((Instant::now() + self.deadline, overdue));
+        state.pending_answers.push_back((Instant::now() + self.deadline, overdue));
         if !state.is_watched {
             let shared = Arc::clone(&self.shared);
             // The stack is small, because the thread only sends replies.
@@ -180,9 +180,9 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             let now = Instant::now();
-            match state.late.front().map(|(due, _)| *due) {
+            match state.pending_answers.front().map(|(due, _)| *due) {
                 Some(due) if due <= now => {
-                    let answer = state.late.pop_front().and_then(|(_, answer)| answer.upgrade());
+                    let answer = state.pending_answers.pop_front().and_then(|(_, answer)| answer.upgrade());
                     drop(state);
                     answer.inspect(|answer| answer.overdue());
                     state = self.state.lock();

@@ -272,8 +272,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel, or without copying them in this process once
-    /// more. Returns `None` if the source supports neither.
+    /// Moves up to `most` bytes into the file, within the kernel or by one write from the buffer in
+    /// which they were received. Returns `None` if the source supports neither.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,

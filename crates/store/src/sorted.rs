@@ -15,8 +15,7 @@ use firstbyte_location::{Entry, EntryKind, to_usize};
 use crate::error::{Error, Result};
 use crate::object::listing_key;
 
-/// Memory for the entries of one run, in bytes: about 11,000 entries
-/// with names of 30 bytes.
+/// Memory for the entries of one run, in bytes: about 12,000 entries with names of 30 bytes.
 const SORT_MEMORY: usize = 4 << 20;
 /// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
 const MAX_MERGED_RUNS: usize = 64;

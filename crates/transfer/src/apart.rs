@@ -24,9 +24,9 @@ const MAX_END_LENGTH: usize = 40;
 /// What is proven about two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// They are two directories and not one with two names. One may contain the other.
+    /// Two directories, and not one with two names. One may contain the other.
     Names,
-    /// They are not one directory, and neither contains the other.
+    /// Two directories, neither of which contains the other.
     Trees,
     /// The source is not in the destination and is not the destination itself.
     SourceOutside,

@@ -25,7 +25,8 @@ use super::disk_writer::DiskWriter;
 /// that its blocks are hashed as they arrive. A smaller object is read back from the cache and
 /// hashed at the end, which takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
-/// Maximum number of files that are found ahead of their turn. Each takes some hundred bytes.
+/// Maximum number of files that are found before the job can start them. Each takes some hundred
+/// bytes.
 const MAX_FILES_AHEAD: usize = 10_000;
 /// Number of newly fetched bytes of a file after which the disk starts to write them.
 const WRITE_AFTER_BYTES: u64 = 16 << 20;
@@ -111,11 +112,11 @@ struct FoundItem {
     is_first: bool,
 }
 
-/// The wanted files, counted as they are found. While a rate limit leaves the thread idle, files
-/// are found ahead of their turn, so that the totals are known early.
+/// The wanted files, counted as they are found. While a rate limit leaves the thread idle, it finds
+/// files that the job cannot start yet, so that the totals are known early.
 struct WantedFiles {
     list: HydrationList,
-    /// Files found ahead of their turn.
+    /// Files that were found and not started yet.
     ahead: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
     /// Objects of which a range was found, so that a second range does not count as another file.
     ranged: HashSet<Location>,
@@ -132,8 +133,8 @@ impl WantedFiles {
         self.ahead.pop_front().or_else(|| self.find(job))
     }
 
-    /// Finds one more file ahead of its turn. Returns false if there is no other, or enough are
-    /// known.
+    /// Finds one more file before the job can start it. Returns false if there is no other, or if
+    /// [`MAX_FILES_AHEAD`] files wait.
     fn look_ahead(&mut self, job: &JobState) -> bool {
         if self.is_ended || self.ahead.len() >= MAX_FILES_AHEAD {
             return false;
@@ -230,7 +231,7 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
             return None;
         }
     };
-    if let Some(error) = not_kept(&version) {
+    if let Some(error) = unkept_error(&version) {
         job.fail(HydrationFailure { location, error });
         return None;
     }
@@ -245,7 +246,7 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
 /// Returns the reason why the cache cannot keep an object, if its version gives one. Without a
 /// strong `ETag` or version id, the cache drops the content when the last reader closes it, so a
 /// hydration would be wasted unless a reader has the object open.
-fn not_kept(version: &SharedVersion) -> Option<Error> {
+fn unkept_error(version: &SharedVersion) -> Option<Error> {
     let (table, location) = (&version.table, version.table.location.to_string());
     match table.version.strength() {
         _ if table.version.size.is_none() => Some(Error::NoLength { location }),
@@ -337,7 +338,8 @@ struct ActiveFile {
     bytes: ByteRange,
     /// True if the object counts as done when this item is done.
     is_first: bool,
-    /// The first block that has not been examined in this round.
+    /// The first block that has not been examined in this round. A round is one pass over all
+    /// blocks.
     next: u64,
     round: u32,
     /// Bytes of disk that the file's uncached blocks needed at the start.
@@ -365,7 +367,7 @@ impl ActiveFile {
         busy
     }
 
-    /// Returns whether all fetches of this round have been submitted.
+    /// Returns whether all fetches of the current pass over the blocks have been submitted.
     fn is_submitted(&self) -> bool {
         self.next >= self.blocks.end || self.shared.has_failed()
     }

@@ -33,7 +33,8 @@ use crate::block::BLOCK;
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
 const LIVE_OFFSET: usize = 32;
 const TEXT_OFFSET: usize = 128;
-/// Number of bytes that one call reads for a header. Most texts are short enough for that.
+/// Number of bytes that the first read of a header covers. Most headers end within them, because
+/// their texts are short.
 const HEADER_READ_SIZE: usize = 1024;
 /// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
 /// kernel's limit.
@@ -120,8 +121,9 @@ impl Stamp {
 pub(super) struct BlockWord(pub(super) u64);
 
 impl BlockWord {
-    /// Creates the word of a block that was just written. The block starts as referenced. So
-    /// eviction spares a block that was fetched ahead of its reader once.
+    /// Creates the word of a block that was just written. The block starts as referenced, so the
+    /// first pass of eviction spares it even if the reader for which it was fetched has not come
+    /// yet.
     pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
         Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
     }
@@ -272,7 +274,8 @@ pub(super) fn page_cost() -> u64 {
     3 * page()
 }
 
-/// Returns the bytes to count for a new version.
+/// Returns the bytes of disk to count for a new version: its map's first pages and, for more than a
+/// few blocks, the data file's extent list.
 pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
     // Number of extents that ext4 stores in the inode. Other file systems store more.
     const IN_INODE: u64 = 4;

@@ -196,7 +196,7 @@ fn read(
         Some(error) => lost.garbled(&error.to_string()),
         None => lost,
     };
-    // The caller is still waiting for this only if there was no greeting.
+    // // If a greeting was read, the caller no longer waits for this message, and the send fails.
     let _ = greet.send(Err(lost.clone()));
     shared.end(&lost);
 }
@@ -328,8 +328,8 @@ impl Exchange {
         Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
     }
 
-    /// Returns another exchange in the same session, with a handle of its own: cancelling this
-    /// exchange does not cancel the other.
+    /// Returns another exchange in the same session, which cannot be cancelled. It sends the
+    /// requests that clean up after this exchange was cancelled.
     pub(super) fn after_cancel(&self) -> Self {
         Self::new(SessionLease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
     }

@@ -79,7 +79,7 @@ impl<'a> Scheduler<'a> {
         Self {
             context: Context::new(scope, observer, run_kind, limits.workers),
             denied: OnceLock::new(),
-            queue: Mutex::new(Queue::feeding(limits.together, parts)),
+            queue: Mutex::new(Queue::feeding(limits.max_pieces, parts)),
             limits,
             work: Condvar::new(),
             raised: Condvar::new(),

@@ -107,6 +107,7 @@ impl Slot {
 /// The result of [`PackTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableInsertion {
+    /// The record was inserted.
     Here,
     /// The object already had this record.
     Already(RecordPlace),
