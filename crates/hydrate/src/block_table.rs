@@ -211,7 +211,7 @@ impl BlockTable {
                 fetch.place(reader.at, reader.interest);
                 if is_alone && reader.rounding == Rounding::Bytes {
                     state.in_flight.set_exact(fetch.id);
-                    fetch.only = Some(pending.bytes_within(&fetch.blocks));
+                    fetch.only_bytes = Some(pending.bytes_within(&fetch.blocks));
                 }
             }
         }

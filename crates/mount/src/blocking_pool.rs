@@ -3,7 +3,7 @@
 //!
 //! A job is run by an idle thread, or by a new one while there are fewer than [`MAX_THREADS`];
 //! otherwise it queues. Idle threads end after a while. If a job misses its deadline, its request
-//! is answered without the job's result: see [`BlockingPool::within`].
+//! is answered without the job's result: see [`BlockingPool::run_with_deadline`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -85,7 +85,7 @@ impl BlockingPool {
 
     /// Runs `work` on a thread of the pool, then `answer` with `reply` and the result. If the
     /// deadline passes first, runs `overdue` with `reply` instead.
-    pub(crate) fn within<R: Send + 'static, T: 'static>(
+    pub(crate) fn run_with_deadline<R: Send + 'static, T: 'static>(
         &self,
         reply: R,
         work: impl FnOnce() -> T + Send + 'static,
@@ -236,7 +236,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let (release, held) = mpsc::channel::<()>();
         let reply = send.clone();
-        pool.within(
+        pool.run_with_deadline(
             reply,
             move || held.recv(),
             |reply, _| reply.send("done").unwrap(),
@@ -244,7 +244,7 @@ mod tests {
         );
         assert_eq!(receive.recv_timeout(wait_limit()), Ok("late"));
         release.send(()).unwrap();
-        pool.within(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
+        pool.run_with_deadline(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
         assert_eq!(receive.recv_timeout(wait_limit()), Ok("done"));
         assert_eq!(receive.recv_timeout(wait_limit()), Err(mpsc::RecvTimeoutError::Disconnected));
     }

@@ -92,8 +92,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Opens a directory. `None` if it must not be entered, or cannot be opened.
     fn enter(&mut self, found: FoundDirectory) -> Option<DirectoryCursor> {
         let symlinks = self.scan.options.symlinks;
-        let opened = match found.at {
-            Some(at) => at.enter(&found.path[found.name..found.path.len() - 1], symlinks),
+        let opened = match found.parent {
+            Some(parent) => parent.enter(&found.path[found.name_start..found.path.len() - 1], symlinks),
             None => self.scan.root.descend(&found.path, symlinks),
         };
         let opened = opened.and_then(|open| Ok((self.identify(&open)?, open)));
@@ -293,9 +293,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     continue;
                 }
                 let found = FoundDirectory {
-                    at: open.may_stay().then(|| Arc::clone(open)),
+                    parent: open.may_stay().then(|| Arc::clone(open)),
                     path,
-                    name: directory.path().len(),
+                    name_start: directory.path().len(),
                     depth: directory.depth() + 1,
                     on_root: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
                     above: chain.cloned(),

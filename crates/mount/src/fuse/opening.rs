@@ -70,7 +70,7 @@ impl FileOpener {
             Some(job) => {
                 let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.pool.deadline());
                 let file = reader.handle.file().clone();
-                self.pool.within(
+                self.pool.run_with_deadline(
                     (reply, reader),
                     move || {
                         // The job itself ends later, after its bytes were written to the disk.
@@ -133,9 +133,9 @@ impl FileOpener {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.opened(FileHandle(handle), flags);
             }
-            InodeReadMode::Through(file) => {
+            InodeReadMode::Direct(file) => {
                 self.core.note_whole(&node);
-                operations.through.fetch_add(1, Ordering::Relaxed);
+                operations.direct_opens.fetch_add(1, Ordering::Relaxed);
                 reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
             }
         }
@@ -168,7 +168,7 @@ impl FileOpener {
         };
         if file.with_packed(store) == Some(true) {
             self.core.note_whole(node);
-            self.core.operations.handed.fetch_add(1, Ordering::Relaxed);
+            self.core.operations.given_contents.fetch_add(1, Ordering::Relaxed);
         }
     }
 
