@@ -113,7 +113,7 @@ struct InodeTables {
     /// Inodes whose objects are known to be overwritten or deleted, and since when.
     stale: HashMap<Ino, Instant>,
     /// The next number for a new inode.
-    next: Ino,
+    next_ino: Ino,
 }
 
 /// The table of all inodes.
@@ -134,7 +134,7 @@ impl Inodes {
             paths,
             versions: HashMap::new(),
             stale: HashMap::new(),
-            next: ROOT + 1,
+            next_ino: ROOT + 1,
         };
         Self { bounds, tables: Mutex::new(tables) }
     }
@@ -305,8 +305,8 @@ impl InodeTables {
     }
 
     fn number(&mut self) -> Ino {
-        self.next += 1;
-        self.next - 1
+        self.next_ino += 1;
+        self.next_ino - 1
     }
 
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {

@@ -117,7 +117,7 @@ struct FoundItem {
 struct WantedFiles {
     list: HydrationList,
     /// Files that were found and not started yet.
-    ahead: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
+    found: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
     /// Objects of which a range was found, so that a second range does not count as another file.
     ranged: HashSet<Location>,
     is_ended: bool,
@@ -125,22 +125,22 @@ struct WantedFiles {
 
 impl WantedFiles {
     fn new(list: HydrationList) -> Self {
-        Self { list, ahead: VecDeque::new(), ranged: HashSet::new(), is_ended: false }
+        Self { list, found: VecDeque::new(), ranged: HashSet::new(), is_ended: false }
     }
 
     /// Returns the next file.
     fn next(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
-        self.ahead.pop_front().or_else(|| self.find(job))
+        self.found.pop_front().or_else(|| self.find(job))
     }
 
     /// Finds one more file before the job can start it. Returns false if there is no other, or if
     /// [`MAX_FILES_AHEAD`] files wait.
     fn look_ahead(&mut self, job: &JobState) -> bool {
-        if self.is_ended || self.ahead.len() >= MAX_FILES_AHEAD {
+        if self.is_ended || self.found.len() >= MAX_FILES_AHEAD {
             return false;
         }
         let found = self.find(job);
-        self.ahead.extend(found);
+        self.found.extend(found);
         true
     }
 
@@ -318,7 +318,7 @@ impl Candidate {
         let shared = Arc::new(JobFile::new(Arc::clone(job), cached, checksum_wanted));
         ActiveFile {
             version,
-            next: blocks.start,
+            next_block: blocks.start,
             blocks,
             bytes,
             is_first,
@@ -340,7 +340,7 @@ struct ActiveFile {
     is_first: bool,
     /// The first block that has not been examined in this round. A round is one pass over all
     /// blocks.
-    next: u64,
+    next_block: u64,
     round: u32,
     /// Bytes of disk that the file's uncached blocks needed at the start.
     cost: u64,
@@ -358,18 +358,19 @@ impl ActiveFile {
         while !self.is_submitted() && context.queue.has_room_in_background() && self.shared.may_submit() {
             busy = true;
             let most = self.shared.throttle().request().unwrap_or(u64::MAX);
-            let rest = (self.blocks.end - self.next) * BLOCK;
+            let rest = (self.blocks.end - self.next_block) * BLOCK;
             let request = context.queue.background_request(rest).min(most);
             let most = (request / BLOCK).max(1);
-            let fetched = self.version.fetch_in_background(self.next, self.blocks.end, most, &self.shared);
-            self.next = fetched.map_or(self.blocks.end, |blocks| blocks.end);
+            let fetched =
+                self.version.fetch_in_background(self.next_block, self.blocks.end, most, &self.shared);
+            self.next_block = fetched.map_or(self.blocks.end, |blocks| blocks.end);
         }
         busy
     }
 
     /// Returns whether all fetches of the current pass over the blocks have been submitted.
     fn is_submitted(&self) -> bool {
-        self.next >= self.blocks.end || self.shared.has_failed()
+        self.next_block >= self.blocks.end || self.shared.has_failed()
     }
 
     /// Returns the bytes of disk that the file has yet to use.
@@ -418,7 +419,7 @@ impl ActiveFile {
             // A block was released or evicted just when it was about to be stored.
             self.shared.forget_error();
             self.round += 1;
-            self.next = self.blocks.start;
+            self.next_block = self.blocks.start;
             return false;
         }
         if let Some(error) = error {
@@ -457,7 +458,7 @@ impl ActiveFile {
             }
             Some(block) => {
                 self.round += 1;
-                self.next = block;
+                self.next_block = block;
                 false
             }
         }

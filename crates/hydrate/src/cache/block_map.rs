@@ -315,7 +315,7 @@ pub(super) struct BlockMap {
     words_at: usize,
     blocks: u64,
     /// One bit for each page that is known to exist. No page is removed while the map is open.
-    known: Vec<AtomicU64>,
+    known_pages: Vec<AtomicU64>,
 }
 
 impl BlockMap {
@@ -324,9 +324,9 @@ impl BlockMap {
         let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mapping = SharedMapping::new(&*file, len)?;
         let pages = len.div_ceil(rustix::param::page_size());
-        let known: Vec<AtomicU64> = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let known_pages: Vec<AtomicU64> = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let words_at = words_at(&header.text);
-        let map = Self { file, mapping, words_at, blocks: header.size.div_ceil(BLOCK), known };
+        let map = Self { file, mapping, words_at, blocks: header.size.div_ceil(BLOCK), known_pages };
         for index in 0..(first_pages(words_at) / page()).min(pages as u64) {
             map.set_known(index);
         }
@@ -423,13 +423,13 @@ impl BlockMap {
     }
 
     fn is_known(&self, page: u64) -> bool {
-        self.known[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
+        self.known_pages[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
     }
 
     /// Records that a page exists. Returns whether that was unknown before.
     fn set_known(&self, page: u64) -> bool {
         let bit = 1 << (page % 64);
-        self.known[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
+        self.known_pages[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Returns whether another process, or an earlier open, has allocated the page.

@@ -294,8 +294,8 @@ impl Packs {
     }
 
     /// Returns the published records of one location, and of other locations with the same hash.
-    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
-        self.current().of_location(location)
+    pub(super) fn records_of_location(&self, location: &str) -> Vec<SlotCopy> {
+        self.current().slots_of_location(location)
     }
 
     /// Claims the exclusive right to fetch an object, like the lease of a version's blocks. Returns

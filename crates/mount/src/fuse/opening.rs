@@ -29,7 +29,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A hydrated file that the kernel reads directly.
 pub(super) struct PassthroughFile {
-    id: BackingId,
+    backing_id: BackingId,
     /// Prevents the file from being evicted.
     _file: Backing,
 }
@@ -136,7 +136,7 @@ impl FileOpener {
             InodeReadMode::Direct(file) => {
                 self.core.note_whole(&node);
                 operations.direct_opens.fetch_add(1, Ordering::Relaxed);
-                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
+                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.backing_id);
             }
         }
         self.core.prefetch.file_opened(&node, &self.pool);
@@ -150,7 +150,7 @@ impl FileOpener {
         }
         let file = file.backing()?;
         match reply.open_backing(&file) {
-            Ok(id) => Some(PassthroughFile { id, _file: file }),
+            Ok(backing_id) => Some(PassthroughFile { backing_id, _file: file }),
             Err(error) => {
                 self.refuse();
                 tracing::info!("hydrated files are read through the page cache: passthrough: {error}");

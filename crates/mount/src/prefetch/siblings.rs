@@ -52,9 +52,9 @@ const MAX_DIRECTORIES: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct DirectoryOpens {
     /// The position after the file that was opened last.
-    next: usize,
+    next_position: usize,
     /// The position up to which files were fetched ahead.
-    ahead: usize,
+    fetched_end: usize,
     /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
     /// True if a file has been opened.
@@ -85,8 +85,8 @@ enum Order {
 impl DirectoryOpens {
     /// The state after a listing was read: the files may be opened in order, from the first on.
     const LISTED: Self = Self {
-        next: 0,
-        ahead: 0,
+        next_position: 0,
+        fetched_end: 0,
         window: FIRST_BATCH / 2,
         is_opened: false,
         unordered_end: 0,
@@ -98,7 +98,7 @@ impl DirectoryOpens {
         let was_opened = std::mem::replace(&mut self.is_opened, true);
         // Some files up to `ahead` may be skipped: entries that are not files, and files that the
         // program does not read.
-        let is_in_order = (self.next..=self.ahead.max(self.next)).contains(&position);
+        let is_in_order = (self.next_position..=self.fetched_end.max(self.next_position)).contains(&position);
         if is_in_order {
             return FilesToFetch {
                 files: self.in_order(position),
@@ -106,7 +106,7 @@ impl DirectoryOpens {
                 order: Order::Listed,
             };
         }
-        (self.next, self.ahead, self.window) = (position + 1, position + 1, 0);
+        (self.next_position, self.fetched_end, self.window) = (position + 1, position + 1, 0);
         if !was_opened {
             return FilesToFetch::default();
         }
@@ -123,13 +123,13 @@ impl DirectoryOpens {
     /// Records that the next file in order is opened. Returns the files to fetch ahead.
     fn in_order(&mut self, position: usize) -> Range<usize> {
         self.window = (self.window * 2).clamp(FIRST_BATCH, MAX_BATCH);
-        self.next = position + 1;
-        let from = self.ahead.max(self.next);
-        if from >= self.next + self.window / 2 {
+        self.next_position = position + 1;
+        let from = self.fetched_end.max(self.next_position);
+        if from >= self.next_position + self.window / 2 {
             return from..from;
         }
-        self.ahead = from.max(self.next + self.window);
-        from..self.ahead
+        self.fetched_end = from.max(self.next_position + self.window);
+        from..self.fetched_end
     }
 }
 
@@ -161,7 +161,7 @@ impl Siblings {
     /// Records that files were fetched only up to `end`, because they have too many bytes.
     fn reached(&self, path: &[u8], order: Order, end: usize) {
         self.with(path, |run| match order {
-            Order::Listed => run.ahead = run.ahead.min(end),
+            Order::Listed => run.fetched_end = run.fetched_end.min(end),
             Order::Any => run.unordered_end = run.unordered_end.min(end),
         });
     }

@@ -248,7 +248,8 @@ impl PackTable {
         (found, true)
     }
 
-    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
+    /// Returns copies of the slots of records with the hash of `location`.
+    pub(super) fn slots_of_location(&self, location: &str) -> Vec<SlotCopy> {
         let hash = hash_location(location);
         let seen = self.search(hash << 32).map(Slot::load);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()

@@ -156,7 +156,7 @@ struct TakenKeys {
     /// two.
     runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
     /// The last key of the run that is being skipped now.
-    within: Option<Vec<u8>>,
+    skipped_until: Option<Vec<u8>>,
 }
 
 impl TakenKeys {
@@ -169,12 +169,13 @@ impl TakenKeys {
     /// Returns true if an entry of the repeated listing was taken before.
     fn has(&mut self, entry: &Entry) -> bool {
         let key = listing_key(entry);
-        if self.within.is_none() {
-            self.within = self.runs.values().find(|(first, _)| *first == key).map(|(_, last)| last.clone());
+        if self.skipped_until.is_none() {
+            self.skipped_until =
+                self.runs.values().find(|(first, _)| *first == key).map(|(_, last)| last.clone());
         }
-        let Some(last) = &self.within else { return false };
+        let Some(last) = &self.skipped_until else { return false };
         if *last == key {
-            self.within = None;
+            self.skipped_until = None;
         }
         true
     }
@@ -430,7 +431,7 @@ impl ListingPlan {
     fn add_undivided(&mut self, page: S3Page) -> Result<(), ListingFault> {
         let S3Page { mut entries, next, .. } = page;
         entries.retain(|entry| !self.taken.has(entry));
-        if next.is_none() && self.taken.within.is_some() {
+        if next.is_none() && self.taken.skipped_until.is_some() {
             return Err(ListingFault::Unusable(
                 "a listing that is out of order, and changed while it was read",
             ));
