@@ -32,7 +32,7 @@ pub struct Iter<'a> {
     places: Vec<FilePlace>,
     /// The place being listed.
     place: FilePlace,
-    /// The directories being read. Each is inside the one before it.
+    /// The directories being read. Each is inside the previous one.
     open: Vec<OpenLevel>,
     /// True if the next place to list is unknown, because the layout file is not readable.
     has_failed: bool,

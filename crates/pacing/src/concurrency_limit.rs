@@ -24,7 +24,7 @@ const GROWTH_FACTOR: f64 = 1.1;
 /// Smallest share of a small raise by which throughput must grow for the raise to stay.
 const HELP_SHARE: f64 = 0.5;
 /// Share of the throughput that must remain after the limit was lowered, for the lower limit to be
-/// enough. The throughput of two equal windows differs by about as much as the rest.
+/// enough. The throughput of two equal windows differs by about 4%.
 const RETAINED_SHARE: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
 const MARGIN_FACTOR: f64 = 1.16;

@@ -215,7 +215,8 @@ fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLi
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
 fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
     let FoundItem { item: wanted, is_first } = found;
-    // The total contains the listed bytes of the file. `start` adds its whole blocks instead.
+    // The total contains the listed bytes of the file. They are subtracted here, because `start`
+    // adds the whole blocks of the file.
     let mut progress = job.lock_progress();
     progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
     drop(progress);

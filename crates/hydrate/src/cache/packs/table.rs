@@ -124,8 +124,8 @@ pub(super) struct PackTable {
 }
 
 impl PackTable {
-    /// Returns the table that is used before the first one exists. Its number is 0, and it has no
-    /// slots.
+    /// Returns the table that is used before the first table file exists. Its number is 0, and it
+    /// has no slots.
     pub(super) fn empty() -> Self {
         Self { number: 0, slots: 0, mapped: None }
     }
