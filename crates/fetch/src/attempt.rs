@@ -32,7 +32,7 @@ impl<'a> Attempt<'a> {
         Self { tracker, slot, cuts, opened, cancel, in_flight, is_throttled: false, highest: 0 }
     }
 
-    /// Begins to track a request, and ends the tracking of the request before. The thread of the
+    /// Begins to track a request, and ends the tracking of the previous request. The thread of the
     /// request waits for `wait`.
     pub fn begin(&mut self, wait: Wait) {
         if let Some(before) = self.in_flight.take() {

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::file::LazyFile;
 use crate::options::ClientOptions;
 
-/// A start file and the location from which it was read.
+/// A start file, which lists the ranges that an earlier job has read, and the location from which
+/// it was read.
 pub(crate) type KeptStart = (Location, Arc<StartFile>);
 
 /// The client, with which a program reaches locations. Clones share connections, cache and threads;

@@ -128,8 +128,9 @@ impl ParsedSource {
         self.target_of(destination, OntoItself::Refuse)
     }
 
-    /// Returns the location of the copy like [`target`](Self::target). A copy onto itself has
-    /// exactly the location of the source.
+    /// Returns the location of the copy like [`target`](Self::target). With
+    /// [`OntoItself::Rewrite`], an object in a store may be copied onto itself, and the result is
+    /// then exactly its own location.
     ///
     /// # Errors
     /// The errors of [`target`](Self::target).
@@ -376,7 +377,7 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
         }
         targets.push(absolute(target));
     }
-    // In this order, a location that is inside a target comes after the target.
+    // // Sorts the targets so that a location inside a target comes after that target.
     targets.sort_by(|one, other| match (one, other) {
         (Location::Local(one), Location::Local(other)) => one.cmp(other),
         _ => one.to_string().cmp(&other.to_string()),
@@ -391,8 +392,8 @@ pub fn refuse_lost_sources(moves: &[(ParsedSource, Location)]) -> Result<()> {
 }
 
 /// Refuses copies of named objects if two of them have the same target, because only the last one
-/// would be left. Trees with the same target are merged: a name that two of them have is copied
-/// from the first one, and the second is a failure of its own.
+/// would be left. Trees with the same target are merged: if two of them have the same name, the
+/// object of the first tree is copied, and the object of the second counts as a failure.
 ///
 /// # Errors
 /// [`Error::Overlap`].

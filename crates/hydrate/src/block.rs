@@ -6,8 +6,8 @@ use std::ops::Range;
 use firstbyte_location::ByteRange;
 use firstbyte_pacing::ROUND_TRIP_BYTES;
 
-/// Length of a block, bytes. The kernel's read-ahead has the same length, so a page fault costs one
-/// request. A random read at 40 MB/s waits only 3 ms for a block.
+/// Length of a block, bytes. The kernel's default read-ahead has the same length, so a page fault
+/// costs one request. A random read at 40 MB/s waits only 3 ms for a block.
 pub const BLOCK: u64 = 128 << 10;
 /// Length of a segment, bytes: the amount that one connection transfers in a round trip. A segment
 /// is the smallest request ahead of a reader, and the largest distance by which reads may arrive

@@ -211,7 +211,7 @@ impl BlockTable {
                 fetch.place(reader.at, reader.interest);
                 if is_alone && reader.rounding == Rounding::Bytes {
                     state.in_flight.set_exact(fetch.id);
-                    fetch.only = Some(pending.bytes_within(&fetch.blocks));
+                    fetch.only_bytes = Some(pending.bytes_within(&fetch.blocks));
                 }
             }
         }
@@ -333,6 +333,7 @@ impl BlockTable {
 
 impl TableState {
     /// Lets a read wait for the `missing` blocks. Returns the blocks that no fetch brings soon.
+    /// Adds to `promoted` the queued fetches that must start now.
     fn join(&mut self, pending: &Arc<PendingRead>, missing: &[u64], promoted: &mut Vec<FetchId>) -> Vec<u64> {
         let (mut wanted, mut joined, now) = (Vec::new(), None, Instant::now());
         for block in missing {

@@ -164,8 +164,9 @@ impl Error {
         self.advise_instead(RUN_AGAIN)
     }
 
-    /// Replaces the advice to open a changed object, or to run the job, again. Used for a job that
-    /// names the versions it wants: running it again would not find them either.
+    /// Replaces the advice in the error for a changed object, which is to open the object or to run
+    /// the job again. Used for a job that names the versions it wants: running it again would not
+    /// find them either.
     #[must_use]
     pub fn advise_instead(self, advice: &'static str) -> Self {
         match self {

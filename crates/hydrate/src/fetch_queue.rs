@@ -43,7 +43,8 @@ pub(crate) struct FetchQueue {
     work: Condvar,
     /// Wakes the supervisor.
     busy: Condvar,
-    most: usize,
+    /// Maximum number of threads.
+    max_threads: usize,
     store: Store,
     deadline: Duration,
     counters: Arc<HydrationCounters>,
@@ -60,17 +61,17 @@ impl FetchQueue {
         counters: Arc<HydrationCounters>,
     ) -> Self {
         let memory = memory.max((RESERVED_FETCHES + 1) * WHOLE_BLOCK_MEMORY);
-        let most = to_usize(memory / THREAD_MEMORY).min(most_requests());
-        let queues = Queues { free_slots: (0..most).collect(), ..Queues::new(memory) };
+        let max_threads = to_usize(memory / THREAD_MEMORY).min(most_requests());
+        let queues = Queues { free_slots: (0..max_threads).collect(), ..Queues::new(memory) };
         Self {
             queues: Mutex::new(queues),
             work: Condvar::new(),
             busy: Condvar::new(),
-            most,
+            max_threads,
             store,
             deadline,
             counters,
-            meters: FetchMeters::new(most),
+            meters: FetchMeters::new(max_threads),
         }
     }
 }
@@ -254,7 +255,7 @@ impl FetchQueue {
     /// Cuts off silent requests, applies the concurrency that the controller chooses, and fails
     /// reads at their deadlines. Sleeps while there is no work.
     fn supervise(self: Arc<Self>) {
-        let mut controller = Controller::new(Work::One, self.most);
+        let mut controller = Controller::new(Work::One, self.max_threads);
         let mut queues = self.queues.lock();
         // Fetches that run when the last file is closed are still supervised until they end.
         while !(queues.is_closed && queues.is_idle()) {

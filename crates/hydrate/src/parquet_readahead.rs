@@ -94,9 +94,9 @@ pub(crate) struct ColumnScan {
     /// For each column, whether the reader has read it.
     used: Vec<bool>,
     /// Total length of the chunks that were read, bytes.
-    read: u64,
+    read_bytes: u64,
     /// Total length of the chunks that were fetched ahead and have not been read yet, bytes.
-    ahead: u64,
+    unread_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl ColumnScan {
         order.sort_by_key(|index| (chunks[*index].group, chunks[*index].column));
         let columns = chunks.iter().map(|chunk| chunk.column + 1).max().unwrap_or(0);
         let states = vec![ColumnState::Fresh; chunks.len()];
-        Self { chunks, states, order, used: vec![false; columns], read: 0, ahead: 0 }
+        Self { chunks, states, order, used: vec![false; columns], read_bytes: 0, unread_bytes: 0 }
     }
 
     fn note(&mut self, read: ByteRange, most: u64) -> Vec<ByteRange> {
@@ -126,10 +126,10 @@ impl ColumnScan {
             }
             match std::mem::replace(&mut self.states[index], ColumnState::Read) {
                 ColumnState::Read => continue,
-                ColumnState::Ahead => self.ahead -= range.len(),
+                ColumnState::Ahead => self.unread_bytes -= range.len(),
                 ColumnState::Fresh => {}
             }
-            self.read += range.len();
+            self.read_bytes += range.len();
             self.used[column] = true;
             group = group.max(Some(of));
         }
@@ -138,7 +138,7 @@ impl ColumnScan {
 
     /// Returns the chunks of used columns to fetch ahead, beginning with row group `group`.
     fn expect(&mut self, group: usize, most: u64) -> Vec<ByteRange> {
-        let limit = self.read.saturating_mul(WINDOW_GROWTH).min(most);
+        let limit = self.read_bytes.saturating_mul(WINDOW_GROWTH).min(most);
         let from = self.order.partition_point(|index| self.chunks[*index].group < group);
         let mut ranges = Vec::new();
         for index in &self.order[from..] {
@@ -146,11 +146,11 @@ impl ColumnScan {
             if !self.used[column] || self.states[*index] != ColumnState::Fresh {
                 continue;
             }
-            if self.ahead + range.len() > limit {
+            if self.unread_bytes + range.len() > limit {
                 break;
             }
             self.states[*index] = ColumnState::Ahead;
-            self.ahead += range.len();
+            self.unread_bytes += range.len();
             ranges.push(range);
         }
         ranges
@@ -197,7 +197,7 @@ mod tests {
                 let range = at(group, column);
                 read += range.len();
                 ahead += scan.note(range, 6 * MIB).iter().map(|range| range.len()).sum::<u64>();
-                assert!(scan.ahead <= 6 * MIB && scan.ahead <= read * WINDOW_GROWTH);
+                assert!(scan.unread_bytes <= 6 * MIB && scan.unread_bytes <= read * WINDOW_GROWTH);
             }
         }
         assert!(ahead <= read, "no chunk of another column: {ahead} of {read}");

@@ -75,21 +75,26 @@ pub(crate) struct ReadAhead {
     /// Bytes per second of one connection, if known.
     rate: Option<u64>,
     sequences: Vec<Sequence>,
+    /// Number of reads so far.
     clock: u64,
     /// Number of reads since the last one that continued a sequence.
     unrelated: u32,
 }
 
+/// A sequence of reads, each of which begins where the previous one ended, or near that offset.
 #[derive(Clone, Debug)]
 struct Sequence {
+    /// Start offset of the first read.
     begin: u64,
     /// Start offset of the latest read.
     start: u64,
     /// Offset at which the next read is expected.
     end: u64,
     /// End offset of the bytes that were read or fetched ahead.
-    ahead: u64,
+    fetched_end: u64,
+    /// Length of the window, bytes. 0 until the reader counts as sequential.
     window: u64,
+    /// The value of [`ReadAhead::clock`] at the latest read.
     used: u64,
 }
 
@@ -105,7 +110,7 @@ impl Sequence {
         if self.window == 0 {
             self.start < read.start && read.start <= self.end && read.end > self.end
         } else {
-            read.start.saturating_add(SEGMENT) >= self.end && read.start <= self.ahead
+            read.start.saturating_add(SEGMENT) >= self.end && read.start <= self.fetched_end
         }
     }
 }
@@ -176,7 +181,14 @@ impl ReadAhead {
             self.sequences.swap_remove(oldest);
         }
         let Range { start, end } = read;
-        self.sequences.push(Sequence { begin: start, start, end, ahead: end, window: 0, used: self.clock });
+        self.sequences.push(Sequence {
+            begin: start,
+            start,
+            end,
+            fetched_end: end,
+            window: 0,
+            used: self.clock,
+        });
     }
 
     /// Merges a sequence with the sequences whose ends it has reached. The merged sequence becomes
@@ -186,7 +198,7 @@ impl ReadAhead {
         self.sequences.retain(|other| {
             let met = merged.start <= other.end && other.end <= merged.end;
             if met {
-                merged.ahead = merged.ahead.max(other.ahead);
+                merged.fetched_end = merged.fetched_end.max(other.fetched_end);
                 merged.window = merged.window.max(other.window);
                 merged.begin = merged.begin.min(other.begin);
             }
@@ -207,14 +219,14 @@ impl ReadAhead {
         };
         let segment = sequence.window / requests(self.server, is_wide);
         let segment = segment.clamp(MIN_REQUEST, longest).next_multiple_of(BLOCK);
-        let start = sequence.ahead.max(sequence.end);
+        let start = sequence.fetched_end.max(sequence.end);
         let reach = sequence.end.saturating_add(sequence.window);
         let end = if reach >= self.size { self.size } else { reach / BLOCK * BLOCK };
         let least = if end == self.size { 1 } else { segment.min(sequence.window / 2) };
         if end.saturating_sub(start) < least.max(1) {
             return None;
         }
-        sequence.ahead = end;
+        sequence.fetched_end = end;
         Some(AheadRange { range: start..end, segment, reader: sequence.end })
     }
 }

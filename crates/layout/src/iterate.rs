@@ -32,7 +32,7 @@ pub struct Iter<'a> {
     places: Vec<FilePlace>,
     /// The place being listed.
     place: FilePlace,
-    /// The directories being read. Each is inside the one before it.
+    /// The directories being read. Each is inside the previous one.
     open: Vec<OpenLevel>,
     /// True if the next place to list is unknown, because the layout file is not readable.
     has_failed: bool,
@@ -43,7 +43,7 @@ pub struct Iter<'a> {
 struct OpenLevel {
     reader: DirectoryReader,
     batch: Batch,
-    at: usize,
+    position: usize,
     /// Path below the root with a `/` at its end; empty for the root.
     path: Vec<u8>,
     /// The hash digits in the path.
@@ -83,7 +83,7 @@ impl<'a> Iter<'a> {
         match self.root.directory(&path) {
             Ok(fd) => {
                 let (reader, batch) = (DirectoryReader::from(fd), Batch::new(BATCH));
-                self.open.push(OpenLevel { reader, batch, at: 0, path, digits });
+                self.open.push(OpenLevel { reader, batch, position: 0, path, digits });
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
@@ -94,15 +94,15 @@ impl<'a> Iter<'a> {
     /// Takes one step in the innermost directory. Returns a name, or `None` if the step read a
     /// batch, or entered or left a directory.
     fn step(&mut self, mut open: OpenLevel) -> Result<Option<Vec<u8>>> {
-        if open.at == open.batch.len() {
+        if open.position == open.batch.len() {
             let more =
                 open.reader.read(&mut open.batch).map_err(|error| self.root.error(&open.path, error))?;
             if more {
-                self.open.push(OpenLevel { at: 0, ..open });
+                self.open.push(OpenLevel { position: 0, ..open });
             }
             return Ok(None);
         }
-        let entry = open.batch.entry(open.at);
+        let entry = open.batch.entry(open.position);
         let path = [&open.path, entry.name()].concat();
         let kind = type_of(self.root, &path, &entry);
         let level = self.place == FilePlace::Sharded && self.scheme.is_level(entry.name());
@@ -111,7 +111,7 @@ impl<'a> Iter<'a> {
         let listed = (self.place == FilePlace::Sharded) != open.path.is_empty()
             && !reserved::is_reserved(entry.name());
         let deeper = level && open.digits.len() < self.scheme.digits();
-        open.at += 1;
+        open.position += 1;
         self.open.push(open);
         match kind? {
             FileType::Directory if deeper => {

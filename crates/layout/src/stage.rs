@@ -25,7 +25,7 @@ pub(crate) struct StagedFile<'a> {
     file: File,
     path: Vec<u8>,
     /// The destination, for error messages. The temporary name would not help a user.
-    to: Vec<u8>,
+    destination: Vec<u8>,
     has_final_name: Cell<bool>,
 }
 
@@ -46,7 +46,13 @@ impl<'a> StagedFile<'a> {
             // Until the file was locked, another process may have taken it for the file of a killed
             // writer and removed it.
             if rustix::fs::fstat(&file).map_err(at)?.st_nlink > 0 {
-                return Ok(Self { root, file, path, to: to.to_vec(), has_final_name: Cell::new(false) });
+                return Ok(Self {
+                    root,
+                    file,
+                    path,
+                    destination: to.to_vec(),
+                    has_final_name: Cell::new(false),
+                });
             }
         }
         // The directory cannot be made, so an entry of another kind must be in its place.
@@ -55,18 +61,18 @@ impl<'a> StagedFile<'a> {
 
     /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|error| self.root.error(&self.to, error))
+        self.file.write_all(bytes).map_err(|error| self.root.error(&self.destination, error))
     }
 
     /// Syncs the content to disk.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(|error| self.root.error(&self.to, error))
+        self.file.sync_all().map_err(|error| self.root.error(&self.destination, error))
     }
 
     /// Hands the content to the file system, as `close` does, and reports errors. On NFS, this call
     /// is the first to report that the server's disk is full.
     pub(crate) fn flush(&self) -> Result<()> {
-        firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.to, error))
+        firstbyte_listing::flush(&self.file).map_err(|error| self.root.error(&self.destination, error))
     }
 
     /// Gives the file its final name, replacing any file of that name. False if the directory is

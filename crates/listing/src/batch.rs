@@ -32,7 +32,7 @@ pub struct Batch {
     pub(crate) errors: Vec<Error>,
 }
 
-/// An entry's fixed part.
+/// The part of an entry that has a fixed size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryRecord {
     inode: u64,

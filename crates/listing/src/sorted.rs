@@ -66,7 +66,7 @@ struct Level {
     chain: Option<Arc<DirectoryChain>>,
     names: Names,
     /// Number of names returned so far.
-    shown: usize,
+    returned: usize,
 }
 
 /// Names in order, up to the limit of memory.
@@ -160,7 +160,7 @@ impl SortedWalk {
             self.levels[far].open = None;
         }
         let names = self.read(&open, &path, b"");
-        self.levels.push(Level { path, open: Some(open), chain, names, shown: 0 });
+        self.levels.push(Level { path, open: Some(open), chain, names, returned: 0 });
     }
 
     /// Reads the names in a directory that sort after `after`, and keeps the smallest ones, up to
@@ -220,7 +220,7 @@ impl SortedWalk {
             Ok(open) => {
                 level.names = self.read(&open, &level.path, &after);
                 level.open = Some(open);
-                level.shown = 0;
+                level.returned = 0;
                 self.levels.push(level);
             }
             Err(Errno::NOENT) => {}
@@ -282,12 +282,12 @@ impl Iterator for SortedWalk {
             }
             let depth = u32::try_from(self.levels.len()).unwrap_or(u32::MAX);
             let level = self.levels.last_mut()?;
-            let Some((name, kind)) = level.names.get(level.shown) else {
+            let Some((name, kind)) = level.names.get(level.returned) else {
                 self.read_more_names();
                 continue;
             };
             let name = name.to_vec();
-            level.shown += 1;
+            level.returned += 1;
             let level = self.levels.last()?;
             let shown = self.make_entry(&level.path, level.open.as_ref(), &name, kind);
             if kind == EntryKind::Directory

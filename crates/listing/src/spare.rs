@@ -8,15 +8,16 @@ use crate::batch::Batch;
 /// Batches whose memory any thread may reuse.
 #[derive(Debug)]
 pub(crate) struct SpareBatches {
+    /// Length of the buffer of each batch, bytes.
     buffer: usize,
-    most: usize,
+    max_batches: usize,
     batches: Mutex<Vec<Batch>>,
 }
 
 impl SpareBatches {
-    /// Starts empty. Keeps at most `most` batches of `buffer` bytes each.
-    pub(crate) fn new(buffer: usize, most: usize) -> Self {
-        Self { buffer, most, batches: Mutex::default() }
+    /// Starts without batches. Keeps at most `max_batches` batches of `buffer` bytes each.
+    pub(crate) fn new(buffer: usize, max_batches: usize) -> Self {
+        Self { buffer, max_batches, batches: Mutex::default() }
     }
 
     /// Returns an empty batch, reusing memory if possible.
@@ -29,7 +30,7 @@ impl SpareBatches {
     pub(crate) fn give(&self, mut batch: Batch) {
         batch.clear();
         let mut batches = self.batches.lock();
-        if batches.len() < self.most {
+        if batches.len() < self.max_batches {
             batches.push(batch);
         }
     }

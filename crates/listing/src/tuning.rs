@@ -50,12 +50,12 @@ pub(crate) enum Positions {
 /// Condition under which the client of a network file system gets attributes together with names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attributes {
-    /// The client does so always or never, whatever a program does.
+    /// The client always or never gets the attributes, whatever a program does.
     Fixed,
-    /// The client does so as long as a program reads attributes of entries between two reads of the
-    /// directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client requests types
-    /// there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs, January 2024),
-    /// and reading attributes costs little.
+    /// The client gets the attributes as long as a program reads attributes of entries between two
+    /// reads of the directory. A type is an attribute, on NFS 4 too. Since Linux 6.8 the client
+    /// requests types there even with names alone ("NFS Client Updates for Linux 6.8", linux-nfs,
+    /// January 2024), and reading attributes costs little.
     WhileRead,
 }
 
@@ -259,8 +259,8 @@ impl Tuning {
         self.file_system.positions == Positions::Hashes && self.threads > 1
     }
 
-    /// Returns the number of entries of which to read an attribute before a directory's next read,
-    /// so that attributes keep coming with the names.
+    /// Returns the number of entries of which an attribute must be read between two reads of a
+    /// directory, so that attributes keep coming with the names. 0 if none is needed.
     pub(crate) fn attribute_reads(&self, detail: Detail) -> usize {
         let wants = match self.file_system.attributes {
             Attributes::Fixed => false,

@@ -3,7 +3,7 @@
 //!
 //! A job is run by an idle thread, or by a new one while there are fewer than [`MAX_THREADS`];
 //! otherwise it queues. Idle threads end after a while. If a job misses its deadline, its request
-//! is answered without the job's result: see [`BlockingPool::within`].
+//! is answered without the job's result: see [`BlockingPool::run_with_deadline`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ struct BlockingPoolState {
     idle: usize,
     /// Pending answers with their deadlines, in order of the deadlines. All deadlines are equally
     /// long, so this is the order in which the jobs were added.
-    late: VecDeque<(Instant, Weak<dyn Overdue>)>,
+    pending_answers: VecDeque<(Instant, Weak<dyn Overdue>)>,
     is_watched: bool,
     /// True if the thread that watches the deadlines sleeps without a timeout, and has to be woken.
     is_dormant: bool,
@@ -85,7 +85,7 @@ impl BlockingPool {
 
     /// Runs `work` on a thread of the pool, then `answer` with `reply` and the result. If the
     /// deadline passes first, runs `overdue` with `reply` instead.
-    pub(crate) fn within<R: Send + 'static, T: 'static>(
+    pub(crate) fn run_with_deadline<R: Send + 'static, T: 'static>(
         &self,
         reply: R,
         work: impl FnOnce() -> T + Send + 'static,
@@ -133,10 +133,10 @@ impl BlockingPool {
         let mut state = self.shared.state.lock();
         // Entries whose answers were sent are removed here. On a busy mount, they would otherwise
         // accumulate until their deadlines.
-        while state.late.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
-            state.late.pop_front();
+        while state.pending_answers.front().is_some_and(|(_, answer)| answer.strong_count() == 0) {
+            state.pending_answers.pop_front();
         }
-        state.late.push_back((Instant::now() + self.deadline, overdue));
+        state.pending_answers.push_back((Instant::now() + self.deadline, overdue));
         if !state.is_watched {
             let shared = Arc::clone(&self.shared);
             // The stack is small, because the thread only sends replies.
@@ -180,9 +180,9 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             let now = Instant::now();
-            match state.late.front().map(|(due, _)| *due) {
+            match state.pending_answers.front().map(|(due, _)| *due) {
                 Some(due) if due <= now => {
-                    let answer = state.late.pop_front().and_then(|(_, answer)| answer.upgrade());
+                    let answer = state.pending_answers.pop_front().and_then(|(_, answer)| answer.upgrade());
                     drop(state);
                     answer.inspect(|answer| answer.overdue());
                     state = self.state.lock();
@@ -236,7 +236,7 @@ mod tests {
         let (send, receive) = mpsc::channel();
         let (release, held) = mpsc::channel::<()>();
         let reply = send.clone();
-        pool.within(
+        pool.run_with_deadline(
             reply,
             move || held.recv(),
             |reply, _| reply.send("done").unwrap(),
@@ -244,7 +244,7 @@ mod tests {
         );
         assert_eq!(receive.recv_timeout(wait_limit()), Ok("late"));
         release.send(()).unwrap();
-        pool.within(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
+        pool.run_with_deadline(send, || (), |reply, ()| reply.send("done").unwrap(), |_| panic!("not late"));
         assert_eq!(receive.recv_timeout(wait_limit()), Ok("done"));
         assert_eq!(receive.recv_timeout(wait_limit()), Err(mpsc::RecvTimeoutError::Disconnected));
     }

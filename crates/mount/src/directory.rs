@@ -190,15 +190,18 @@ struct Readers {
 pub(crate) struct OnlyReader(u64);
 
 #[derive(Default)]
-struct Inner {
+struct DirectoryTables {
     readers: HashMap<Box<[u8]>, Readers>,
     /// Whole directories, and for each wide directory the page around the last name that was looked
     /// up. Each has the time of its last use.
-    kept: HashMap<Box<[u8]>, (Arc<DirectorySnapshot>, u64)>,
+    snapshots: HashMap<Box<[u8]>, (Arc<DirectorySnapshot>, u64)>,
+    /// The recent lookups in each directory that is known to be wide, that is, too large to be kept
+    /// as a whole.
     wide: HashMap<Box<[u8]>, Lookups>,
     pages: PackedPages,
-    /// Total number of names in `kept`.
-    names: usize,
+    /// Total number of names in `snapshots`.
+    name_count: usize,
+    /// Counts the uses of directories; the value at a use is its time.
     clock: u64,
 }
 
@@ -206,52 +209,54 @@ struct Inner {
 pub(crate) struct KnownDirectories {
     ttl: Duration,
     /// Maximum total number of names that are kept.
-    names: usize,
+    max_names: usize,
     /// Maximum total length of packed pages, bytes.
     page_bytes: usize,
-    inner: Mutex<Inner>,
+    tables: Mutex<DirectoryTables>,
 }
 
 impl KnownDirectories {
     /// Creates a cache of directories that are valid for `ttl`. It uses fixed shares of `memory`
     /// bytes.
     pub(crate) fn new(ttl: Duration, memory: u64) -> Self {
-        let names = to_usize((memory / NAMES_SHARE / BYTES_PER_NAME).max(MIN_TOTAL_NAMES));
-        Self { ttl, names, page_bytes: to_usize(memory / PAGES_SHARE), inner: Mutex::default() }
+        let max_names = to_usize((memory / NAMES_SHARE / BYTES_PER_NAME).max(MIN_TOTAL_NAMES));
+        Self { ttl, max_names, page_bytes: to_usize(memory / PAGES_SHARE), tables: Mutex::default() }
     }
 
     /// Returns the maximum number of names of a directory that is kept as a whole.
     pub(crate) fn max_kept_names(&self) -> usize {
-        MAX_NAMES_KEPT.min(self.names / 4 * 3)
+        MAX_NAMES_KEPT.min(self.max_names / 4 * 3)
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> KnownNames {
-        let mut inner = self.inner.lock();
-        let clock = inner.tick();
-        if let Some((directory, used)) = inner.kept.get_mut(path)
+        let mut tables = self.tables.lock();
+        let clock = tables.tick();
+        if let Some((directory, used)) = tables.snapshots.get_mut(path)
             && directory.extent == Extent::Whole
             && !directory.valid(self.ttl).is_zero()
         {
             *used = clock;
             return KnownNames::Whole(Arc::clone(directory));
         }
-        if inner.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
+        if tables.wide.contains_key(path) { KnownNames::Wide } else { KnownNames::Nothing }
     }
 
     /// Returns the kept page that contains `name`, of a directory too large to be kept whole, and
     /// records the lookup. `None` if there is no such page or it has expired.
     pub(crate) fn page(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
-        let mut inner = self.inner.lock();
-        let page = inner.around(path, name, self.names).filter(|page| !page.valid(self.ttl).is_zero())?;
-        inner.wide.entry(path.into()).or_default().note(name);
+        let mut tables = self.tables.lock();
+        let page = tables
+            .snapshot_around(path, name, self.max_names)
+            .filter(|page| !page.valid(self.ttl).is_zero())?;
+        tables.wide.entry(path.into()).or_default().note(name);
         Some(page)
     }
 
     /// Records a lookup of `name`, which is in no valid page. Returns whether to request the page
     /// that begins with `name`: the names before it were looked up in order.
     pub(crate) fn note_lookup_in_order(&self, path: &[u8], name: &[u8]) -> bool {
-        let mut inner = self.inner.lock();
-        let Some(lookups) = inner.wide.get_mut(path) else { return false };
+        let mut tables = self.tables.lock();
+        let Some(lookups) = tables.wide.get_mut(path) else { return false };
         lookups.note(name);
         let in_order = lookups.in_order > LOOKUPS_BEFORE_PAGE;
         if in_order {
@@ -262,42 +267,42 @@ impl KnownDirectories {
 
     /// Returns the last listing of a directory, or the page of it that contains `name`, even if it
     /// has expired. Used for the order of names and for their inode numbers, which seldom change.
-    pub(crate) fn around(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
-        self.inner.lock().around(path, name, self.names)
+    pub(crate) fn snapshot_around(&self, path: &[u8], name: &[u8]) -> Option<Arc<DirectorySnapshot>> {
+        self.tables.lock().snapshot_around(path, name, self.max_names)
     }
 
     /// Returns the position after the last name of the kept page. If names are looked up in order,
     /// the next page begins there.
     pub(crate) fn end_of_page(&self, path: &[u8]) -> usize {
-        self.inner.lock().kept.get(path).map_or(0, |(directory, _)| directory.end_position())
+        self.tables.lock().snapshots.get(path).map_or(0, |(directory, _)| directory.end_position())
     }
 
     /// Keeps a directory, or a page of one. Drops the names of the directory that were kept before.
     pub(crate) fn keep(&self, path: &[u8], directory: Arc<DirectorySnapshot>) {
-        self.inner.lock().keep(path, directory, self.names);
+        self.tables.lock().keep(path, directory, self.max_names);
     }
 
     /// Records that a directory has too many names to be kept as a whole.
     pub(crate) fn mark_wide(&self, path: &[u8]) {
-        let mut inner = self.inner.lock();
-        inner.remove(path);
-        if inner.wide.len() >= MAX_WIDE_REMEMBERED {
-            inner.wide.clear();
+        let mut tables = self.tables.lock();
+        tables.remove(path);
+        if tables.wide.len() >= MAX_WIDE_REMEMBERED {
+            tables.wide.clear();
         }
-        inner.wide.insert(path.into(), Lookups::default());
+        tables.wide.insert(path.into(), Lookups::default());
     }
 
     /// Keeps the next names of a wide directory's listing, in packed form.
     pub(crate) fn keep_listed(&self, path: &[u8], first: usize, listed: &[ListedName], taken: Moment) {
-        self.inner.lock().pages.add(path, first, listed, taken, self.page_bytes);
+        self.tables.lock().pages.add(path, first, listed, taken, self.page_bytes);
     }
 
     /// Records that a handle of a directory was opened. Returns an [`OnlyReader`] if no other
     /// handle of the directory is open.
     pub(crate) fn begin_reading(&self, path: &[u8]) -> Option<OnlyReader> {
-        let mut inner = self.inner.lock();
-        let number = inner.tick();
-        let readers = inner.readers.entry(path.into()).or_default();
+        let mut tables = self.tables.lock();
+        let number = tables.tick();
+        let readers = tables.readers.entry(path.into()).or_default();
         readers.open += 1;
         readers.last = number;
         (readers.open == 1).then_some(OnlyReader(number))
@@ -305,76 +310,81 @@ impl KnownDirectories {
 
     /// Records that a handle of a directory was closed.
     pub(crate) fn end_reading(&self, path: &[u8]) {
-        let mut inner = self.inner.lock();
-        let Some(readers) = inner.readers.get_mut(path) else { return };
+        let mut tables = self.tables.lock();
+        let Some(readers) = tables.readers.get_mut(path) else { return };
         readers.open -= 1;
         if readers.open == 0 {
-            inner.readers.remove(path);
+            tables.readers.remove(path);
         }
     }
 
     /// Records that the kernel has read all names of `snapshot` into an empty cache. Does so only
     /// if `reader` is still the only handle from which the kernel got names.
     pub(crate) fn note_in_kernel(&self, path: &[u8], snapshot: &DirectorySnapshot, reader: OnlyReader) {
-        let inner = self.inner.lock();
-        if inner.readers.get(path).is_some_and(|readers| OnlyReader(readers.last) == reader) {
+        let tables = self.tables.lock();
+        if tables.readers.get(path).is_some_and(|readers| OnlyReader(readers.last) == reader) {
             snapshot.is_in_kernel.store(true, Ordering::Relaxed);
         }
     }
 
     /// Drops the names of a directory in which an object has changed.
     pub(crate) fn drop_names(&self, path: &[u8]) {
-        self.inner.lock().remove(path);
+        self.tables.lock().remove(path);
     }
 }
 
-impl Inner {
+impl DirectoryTables {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    fn around(&mut self, path: &[u8], name: &[u8], names: usize) -> Option<Arc<DirectorySnapshot>> {
+    fn snapshot_around(
+        &mut self,
+        path: &[u8],
+        name: &[u8],
+        max_names: usize,
+    ) -> Option<Arc<DirectorySnapshot>> {
         let clock = self.tick();
-        if let Some((kept, used)) = self.kept.get_mut(path)
+        if let Some((kept, used)) = self.snapshots.get_mut(path)
             && (kept.extent == Extent::Whole || kept.position(name).is_some())
         {
             *used = clock;
             return Some(Arc::clone(kept));
         }
         let page = Arc::new(self.pages.find(path, name)?);
-        self.keep(path, Arc::clone(&page), names);
+        self.keep(path, Arc::clone(&page), max_names);
         Some(page)
     }
 
-    /// Keeps a directory. Then drops the least recently used directories until at most `names`
-    /// names are kept.
-    fn keep(&mut self, path: &[u8], directory: Arc<DirectorySnapshot>, names: usize) {
+    /// Keeps a directory. Then drops the least recently used directories until at most
+    /// `max_names` names are kept.
+    fn keep(&mut self, path: &[u8], directory: Arc<DirectorySnapshot>, max_names: usize) {
         let clock = self.tick();
         if directory.extent == Extent::Whole {
             self.wide.remove(path);
             self.pages.remove(path);
         }
-        self.names += directory.weight();
-        if let Some((old, _)) = self.kept.insert(path.into(), (directory, clock)) {
-            self.names -= old.weight();
+        self.name_count += directory.weight();
+        if let Some((old, _)) = self.snapshots.insert(path.into(), (directory, clock)) {
+            self.name_count -= old.weight();
         }
-        while self.names > names {
+        while self.name_count > max_names {
             let Some(oldest) =
-                self.kept.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
+                self.snapshots.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone())
             else {
                 break;
             };
-            if let Some((gone, _)) = self.kept.remove(&oldest) {
-                self.names -= gone.weight();
+            if let Some((gone, _)) = self.snapshots.remove(&oldest) {
+                self.name_count -= gone.weight();
             }
         }
     }
 
     fn remove(&mut self, path: &[u8]) {
         self.pages.remove(path);
-        if let Some((old, _)) = self.kept.remove(path) {
-            self.names -= old.weight();
+        if let Some((old, _)) = self.snapshots.remove(path) {
+            self.name_count -= old.weight();
         }
     }
 }
@@ -434,7 +444,7 @@ mod tests {
         let alone = directories.begin_reading(b"d").unwrap();
         directories.note_in_kernel(b"d", &snapshot, alone);
         directories.end_reading(b"d");
-        assert!(snapshot.is_in_kernel() && directories.inner.lock().readers.is_empty());
+        assert!(snapshot.is_in_kernel() && directories.tables.lock().readers.is_empty());
         assert!(!directory(3).is_in_kernel(), "a later snapshot has other names");
     }
 
@@ -444,7 +454,7 @@ mod tests {
         for number in 0..3 * MIN_TOTAL_NAMES {
             directories.keep(number.to_string().as_bytes(), directory(0));
         }
-        assert_eq!(directories.inner.lock().kept.len() as u64, MIN_TOTAL_NAMES);
+        assert_eq!(directories.tables.lock().snapshots.len() as u64, MIN_TOTAL_NAMES);
     }
 
     #[test]

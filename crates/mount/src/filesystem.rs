@@ -161,7 +161,7 @@ impl FileSystem {
         let found = self.source.find(&directory.path, name)?;
         let valid = self.ttl.saturating_sub(begun.age());
         let Some(child) = found else { return Ok(LookupResult::Missing(valid)) };
-        let number = self.numbered(&directory.path, name);
+        let number = self.listed_number(&directory.path, name);
         Ok(LookupResult::Found(
             self.inodes.enter_seen(&directory.path, &child, number, begun.steady()),
             valid,
@@ -169,8 +169,8 @@ impl FileSystem {
     }
 
     /// Returns the inode number that an earlier listing gave to a name.
-    fn numbered(&self, directory: &[u8], name: &[u8]) -> Option<Ino> {
-        let known = self.directories.around(directory, name)?;
+    fn listed_number(&self, directory: &[u8], name: &[u8]) -> Option<Ino> {
+        let known = self.directories.snapshot_around(directory, name)?;
         known.position(name).map(|position| known.listed()[position].ino)
     }
 
@@ -180,7 +180,7 @@ impl FileSystem {
         let begun = Moment::now();
         let page = self.source.page(path, from)?;
         // Names that were listed before keep their inode numbers.
-        let before = from.and_then(|name| self.directories.around(path, name));
+        let before = from.and_then(|name| self.directories.snapshot_around(path, name));
         let known = |name: &[u8]| before.as_ref().and_then(|before| Some((before, before.position(name)?)));
         let first = from.and_then(known).map(|(before, position)| before.first_position() + position);
         let first = first.unwrap_or_else(|| self.directories.end_of_page(path));

@@ -132,7 +132,7 @@ impl Fuse {
             Ok(done) => answer(&answering, reply, done),
             Err(error) => reply.fail(&error),
         };
-        self.pool.within(reply, work, answer, move |reply| {
+        self.pool.run_with_deadline(reply, work, answer, move |reply| {
             reply.fail(&Error::Deadline { what: operation.word(), seconds: begun.elapsed().as_secs() });
         });
     }
@@ -238,7 +238,7 @@ impl Filesystem for Fuse {
             }
             Err(reply) => reply,
         };
-        if let Some(error) = reader.given_up.error_to_repeat(begun) {
+        if let Some(error) = reader.last_failure.error_to_repeat(begun) {
             return reply.fail(&error.into());
         }
         let finished_read = Arc::clone(&reader);
@@ -251,7 +251,7 @@ impl Filesystem for Fuse {
                 }
                 Err(error) => {
                     core.note_stale(node, &error);
-                    finished_read.given_up.record_failure(&error, begun, Instant::now());
+                    finished_read.last_failure.record_failure(&error, begun, Instant::now());
                     let error = Error::from(error);
                     tracing::warn!("read of {} at {offset}: {error}", node.name());
                     reply.fail(&error);

@@ -21,14 +21,14 @@ pub(crate) enum InodeReadMode<B> {
     Cached,
     /// Directly from this local file, which has to live until the last handle of the inode is
     /// closed.
-    Through(Arc<B>),
+    Direct(Arc<B>),
 }
 
 impl<B> Clone for InodeReadMode<B> {
     fn clone(&self) -> Self {
         match self {
             Self::Cached => Self::Cached,
-            Self::Through(file) => Self::Through(Arc::clone(file)),
+            Self::Direct(file) => Self::Direct(Arc::clone(file)),
         }
     }
 }
@@ -36,11 +36,11 @@ impl<B> Clone for InodeReadMode<B> {
 /// The table of all open files. `T` is the reader of an open file, `B` a local file that the kernel
 /// reads.
 pub(crate) struct HandleTable<T, B> {
-    inner: Mutex<Inner<T, B>>,
+    tables: Mutex<OpenHandles<T, B>>,
     next: AtomicU64,
 }
 
-struct Inner<T, B> {
+struct OpenHandles<T, B> {
     handles: HashMap<u64, (Ino, Arc<T>)>,
     /// For each open inode, how the kernel reads it, and the number of its handles.
     open_inodes: HashMap<Ino, (InodeReadMode<B>, usize)>,
@@ -48,8 +48,8 @@ struct Inner<T, B> {
 
 impl<T, B> HandleTable<T, B> {
     pub(crate) fn new() -> Self {
-        let inner = Inner { handles: HashMap::new(), open_inodes: HashMap::new() };
-        Self { inner: Mutex::new(inner), next: AtomicU64::new(1) }
+        let tables = OpenHandles { handles: HashMap::new(), open_inodes: HashMap::new() };
+        Self { tables: Mutex::new(tables), next: AtomicU64::new(1) }
     }
 
     /// Opens inode `ino`. Returns the number of the handle, and the mode in which the kernel must
@@ -62,44 +62,44 @@ impl<T, B> HandleTable<T, B> {
         local: impl FnOnce() -> Option<B>,
     ) -> (u64, InodeReadMode<B>) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut inner = self.inner.lock();
-        let (mode, handles) = inner.open_inodes.entry(ino).or_insert_with(|| {
-            (local().map_or(InodeReadMode::Cached, |file| InodeReadMode::Through(Arc::new(file))), 0)
+        let mut tables = self.tables.lock();
+        let (mode, handles) = tables.open_inodes.entry(ino).or_insert_with(|| {
+            (local().map_or(InodeReadMode::Cached, |file| InodeReadMode::Direct(Arc::new(file))), 0)
         });
         *handles += 1;
         let mode = mode.clone();
-        inner.handles.insert(number, (ino, Arc::new(reader)));
+        tables.handles.insert(number, (ino, Arc::new(reader)));
         (number, mode)
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<Arc<T>> {
-        let inner = self.inner.lock();
-        inner.handles.get(&number).map(|(_, reader)| Arc::clone(reader)).ok_or(Error::Unknown { number })
+        let tables = self.tables.lock();
+        tables.handles.get(&number).map(|(_, reader)| Arc::clone(reader)).ok_or(Error::Unknown { number })
     }
 
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
-        self.inner.lock().open_inodes.contains_key(&ino)
+        self.tables.lock().open_inodes.contains_key(&ino)
     }
 
     pub(crate) fn close(&self, number: u64) {
-        let mut inner = self.inner.lock();
-        let Some((ino, reader)) = inner.handles.remove(&number) else { return };
-        let gone = match inner.open_inodes.get_mut(&ino) {
+        let mut tables = self.tables.lock();
+        let Some((ino, reader)) = tables.handles.remove(&number) else { return };
+        let gone = match tables.open_inodes.get_mut(&ino) {
             Some((_, handles)) if *handles > 1 => {
                 *handles -= 1;
                 None
             }
-            _ => inner.open_inodes.remove(&ino),
+            _ => tables.open_inodes.remove(&ino),
         };
         // Dropped after the lock is released, because closing files can take a while.
-        drop(inner);
+        drop(tables);
         drop((reader, gone));
     }
 
     /// Returns the number of open handles.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.inner.lock().handles.len()
+        self.tables.lock().handles.len()
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert!(matches!(way, InodeReadMode::Cached));
         handles.close(second);
         handles.close(third);
-        assert!(matches!(handles.open(7, (), || Some(1)).1, InodeReadMode::Through(_)));
+        assert!(matches!(handles.open(7, (), || Some(1)).1, InodeReadMode::Direct(_)));
     }
 
     #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ mod tests {
                 match step {
                     Step::Open { ino, hydrated } => {
                         let (number, opened) = handles.open(ino, (), || hydrated.then_some(count));
-                        let through = match opened { InodeReadMode::Cached => None, InodeReadMode::Through(file) => Some(*file) };
+                        let through = match opened { InodeReadMode::Cached => None, InodeReadMode::Direct(file) => Some(*file) };
                         if let Some((_, _, way)) = model.iter().find(|(_, open, _)| *open == ino) {
                             prop_assert_eq!(*way, through);
                         } else {

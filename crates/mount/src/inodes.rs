@@ -101,7 +101,7 @@ impl Node {
 /// Inode numbers, by the hashes of their identities.
 type Numbers = HashMap<u64, Ino, BuildHasherDefault<IdentityHasher>>;
 
-struct Inner {
+struct InodeTables {
     records: HashMap<Ino, InodeRecord>,
     /// Finds the inode number of an identity that has a record. If two inodes have the same hash,
     /// their records distinguish them, and only the first inode is found here. The other inode gets
@@ -112,13 +112,14 @@ struct Inner {
     versions: HashMap<Ino, Box<Version>>,
     /// Inodes whose objects are known to be overwritten or deleted, and since when.
     stale: HashMap<Ino, Instant>,
-    next: Ino,
+    /// The next number for a new inode.
+    next_ino: Ino,
 }
 
 /// The table of all inodes.
 pub(crate) struct Inodes {
     bounds: InodeBounds,
-    inner: Mutex<Inner>,
+    tables: Mutex<InodeTables>,
 }
 
 impl Inodes {
@@ -127,21 +128,21 @@ impl Inodes {
         let mut paths = InodePaths::default();
         // The record of the root is never removed.
         let root = InodeRecord::new(paths.enter(b""), &Child { permissions, ..Child::directory(b"") }, 0);
-        let inner = Inner {
+        let tables = InodeTables {
             records: HashMap::from([(ROOT, root)]),
             numbers: Numbers::default(),
             paths,
             versions: HashMap::new(),
             stale: HashMap::new(),
-            next: ROOT + 1,
+            next_ino: ROOT + 1,
         };
-        Self { bounds, inner: Mutex::new(inner) }
+        Self { bounds, tables: Mutex::new(tables) }
     }
 
     /// Returns the inode of a child of `directory`, and counts a lookup of it. `number` is the
     /// inode number that a listing has given to the child, if any.
     pub(crate) fn enter(&self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
-        self.inner.lock().enter(directory, child, number)
+        self.tables.lock().enter(directory, child, number)
     }
 
     /// Returns the inode of a child that the store reported when it was asked at the time `asked`.
@@ -154,10 +155,10 @@ impl Inodes {
         number: Option<Ino>,
         asked: Instant,
     ) -> InodeAttributes {
-        let mut inner = self.inner.lock();
-        let entered = inner.enter(directory, child, number);
-        if inner.stale.get(&entered.ino).is_some_and(|since| asked > *since) {
-            inner.stale.remove(&entered.ino);
+        let mut tables = self.tables.lock();
+        let entered = tables.enter(directory, child, number);
+        if tables.stale.get(&entered.ino).is_some_and(|since| asked > *since) {
+            tables.stale.remove(&entered.ino);
         }
         entered
     }
@@ -166,45 +167,45 @@ impl Inodes {
     /// is one, otherwise a number that its inode may get later.
     pub(crate) fn number(&self, directory: &[u8], child: &Child) -> Ino {
         let identity = identity(directory, child);
-        let mut inner = self.inner.lock();
-        inner.find(directory, child, identity).unwrap_or_else(|| inner.number())
+        let mut tables = self.tables.lock();
+        tables.find(directory, child, identity).unwrap_or_else(|| tables.number())
     }
 
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Node>> {
-        let inner = self.inner.lock();
-        let record = inner.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
+        let tables = self.tables.lock();
+        let record = tables.records.get(&ino).ok_or(Error::Unknown { number: ino })?;
         let pin = match record.pin() {
             StoredIdentity::Here(pin) => pin,
             StoredIdentity::Elsewhere => {
-                inner.versions.get(&ino).cloned().map_or(VersionIdentity::Unknown, VersionIdentity::Other)
+                tables.versions.get(&ino).cloned().map_or(VersionIdentity::Unknown, VersionIdentity::Other)
             }
         };
         Ok(Arc::new(Node {
             ino,
-            path: inner.path(record).into(),
+            path: tables.path(record).into(),
             kind: record.kind(),
             pin,
-            is_stale: inner.stale.contains_key(&ino),
+            is_stale: tables.stale.contains_key(&ino),
         }))
     }
 
     /// Returns the attributes of an inode, in the form that the kernel gets.
     pub(crate) fn attributes(&self, ino: Ino) -> Result<InodeAttributes> {
-        let inner = self.inner.lock();
-        inner.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
+        let tables = self.tables.lock();
+        tables.records.get(&ino).map(|record| attributes(ino, record)).ok_or(Error::Unknown { number: ino })
     }
 
     /// Records that the object of an inode was overwritten or deleted.
     pub(crate) fn mark_stale(&self, ino: Ino) {
-        let mut inner = self.inner.lock();
-        if inner.records.contains_key(&ino) {
-            inner.stale.insert(ino, Instant::now());
+        let mut tables = self.tables.lock();
+        if tables.records.contains_key(&ino) {
+            tables.stale.insert(ino, Instant::now());
         }
     }
 
     /// Records that the content of an inode was given to the kernel. Returns true the first time.
     pub(crate) fn hand_over(&self, ino: Ino) -> bool {
-        self.inner.lock().records.get_mut(&ino).is_some_and(InodeRecord::hand_over)
+        self.tables.lock().records.get_mut(&ino).is_some_and(InodeRecord::hand_over)
     }
 
     /// Subtracts `lookups`, which the kernel forgets, from the lookups of an inode. Removes the
@@ -213,29 +214,29 @@ impl Inodes {
         if ino == ROOT {
             return;
         }
-        let mut inner = self.inner.lock();
-        let Some(record) = inner.records.get_mut(&ino) else { return };
+        let mut tables = self.tables.lock();
+        let Some(record) = tables.records.get_mut(&ino) else { return };
         let left = u64::from(record.lookups()).saturating_sub(lookups);
         record.set_lookups(u32::try_from(left).unwrap_or(u32::MAX));
         if left > 0 {
             return;
         }
         let (identity, directory) = (record.identity(), record.directory());
-        inner.records.remove(&ino);
-        inner.versions.remove(&ino);
-        inner.stale.remove(&ino);
-        inner.paths.leave(directory);
-        if inner.numbers.get(&identity) == Some(&ino) {
-            inner.numbers.remove(&identity);
+        tables.records.remove(&ino);
+        tables.versions.remove(&ino);
+        tables.stale.remove(&ino);
+        tables.paths.leave(directory);
+        if tables.numbers.get(&identity) == Some(&ino) {
+            tables.numbers.remove(&identity);
         }
-        inner.shrink();
+        tables.shrink();
     }
 
     /// Returns the `count` oldest inodes whose numbers are above `after`.
     pub(crate) fn oldest(&self, after: Ino, count: usize) -> Vec<Ino> {
-        let inner = self.inner.lock();
+        let tables = self.tables.lock();
         let mut found: Vec<Ino> =
-            inner.records.keys().copied().filter(|ino| *ino > after && *ino != ROOT).collect();
+            tables.records.keys().copied().filter(|ino| *ino > after && *ino != ROOT).collect();
         found.sort_unstable();
         found.truncate(count);
         found
@@ -244,23 +245,23 @@ impl Inodes {
     /// Returns the inode number of a file's directory and the file's name. Returns `None` if the
     /// kernel has forgotten the directory, or if `ino` is not a file.
     pub(crate) fn directory_and_name(&self, ino: Ino) -> Option<(Ino, Box<[u8]>)> {
-        let mut inner = self.inner.lock();
-        let record = inner.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
-        let (name, directory) = (record.name().into(), inner.paths.path(record.directory()).to_vec());
+        let mut tables = self.tables.lock();
+        let record = tables.records.get(&ino).filter(|record| record.kind() == EntryKind::File)?;
+        let (name, directory) = (record.name().into(), tables.paths.path(record.directory()).to_vec());
         if directory.is_empty() {
             return Some((ROOT, name));
         }
         let (above, last) = (parent(&directory), Child::directory(name_of(&directory)));
         // This identity has no permissions, because only the path of a directory matters here.
-        let number = *inner.numbers.get(&identity(above, &last))?;
-        let path = inner.paths.find(above);
-        let found = inner.records.get(&number)?;
+        let number = *tables.numbers.get(&identity(above, &last))?;
+        let path = tables.paths.find(above);
+        let found = tables.records.get(&number)?;
         (path == Some(found.directory()) && found.name() == &*last.name).then_some((number, name))
     }
 
     /// Returns the number of inodes that the kernel has not forgotten.
     pub(crate) fn len(&self) -> usize {
-        self.inner.lock().records.len()
+        self.tables.lock().records.len()
     }
 
     pub(crate) fn bounds(&self) -> InodeBounds {
@@ -277,7 +278,7 @@ impl Inodes {
     }
 }
 
-impl Inner {
+impl InodeTables {
     fn enter(&mut self, directory: &[u8], child: &Child, number: Option<Ino>) -> InodeAttributes {
         let identity = identity(directory, child);
         if let Some(ino) = self.find(directory, child, identity)
@@ -304,8 +305,8 @@ impl Inner {
     }
 
     fn number(&mut self) -> Ino {
-        self.next += 1;
-        self.next - 1
+        self.next_ino += 1;
+        self.next_ino - 1
     }
 
     fn find(&mut self, directory: &[u8], child: &Child, identity: u64) -> Option<Ino> {
@@ -480,7 +481,7 @@ mod tests {
         assert_eq!(inodes.get(number).unwrap().pin, weak.pin);
         assert_eq!(inodes.attributes(number).unwrap().size, 5);
         inodes.forget(number, 2);
-        assert!(inodes.inner.lock().versions.is_empty());
+        assert!(inodes.tables.lock().versions.is_empty());
     }
 
     #[test]
@@ -491,19 +492,19 @@ mod tests {
         for number in 0..bounds.hard {
             inodes.enter(b"some/directory", &file(&format!("sample-{number:06}.dat"), &"x".repeat(34)), None);
         }
-        let inner = inodes.inner.lock();
+        let locked = inodes.tables.lock();
         // Besides its entries, a hash table has one byte for each of them, and the allocator adds
         // eight bytes to each allocation.
         let tables =
-            inner.records.capacity() * 8 / 7 * (24 + 1) + inner.numbers.capacity() * 8 / 7 * (16 + 1);
-        let records = inner.records.len() * (40 + 17 + 34 + 8 + 15);
+            locked.records.capacity() * 8 / 7 * (24 + 1) + locked.numbers.capacity() * 8 / 7 * (16 + 1);
+        let records = locked.records.len() * (40 + 17 + 34 + 8 + 15);
         assert!(tables + records <= bounds.hard * BYTES_PER_INODE as usize * 11 / 10, "{tables} + {records}");
-        drop(inner);
+        drop(locked);
         assert_eq!(inodes.fullness(), Fullness::Full);
         inodes.oldest(0, bounds.hard).into_iter().for_each(|ino| inodes.forget(ino, 1));
         assert_eq!((inodes.len(), inodes.fullness()), (1, Fullness::Room));
-        assert!(inodes.inner.lock().records.capacity() < 10_000);
-        assert_eq!(inodes.inner.lock().numbers.len(), 0);
+        assert!(inodes.tables.lock().records.capacity() < 10_000);
+        assert_eq!(inodes.tables.lock().numbers.len(), 0);
     }
 
     #[test]
@@ -517,8 +518,8 @@ mod tests {
                 let oldest = inodes.oldest(0, inodes.len() - bounds.soft / 8 * 7);
                 oldest.into_iter().for_each(|ino| inodes.forget(ino, 1));
             }
-            let inner = inodes.inner.lock();
-            let capacity = inner.records.capacity().max(inner.numbers.capacity());
+            let tables = inodes.tables.lock();
+            let capacity = tables.records.capacity().max(tables.numbers.capacity());
             assert!(capacity <= most, "room for {capacity} and not {most} after {number}");
         }
     }
@@ -558,11 +559,11 @@ mod tests {
         assert!(!is_stale());
         inodes.mark_stale(found.ino);
         inodes.forget(found.ino, 4);
-        assert!(inodes.inner.lock().stale.is_empty());
+        assert!(inodes.tables.lock().stale.is_empty());
     }
 
     fn is_after(inodes: &Inodes, now: Instant) -> bool {
-        inodes.inner.lock().stale.values().all(|since| now > *since)
+        inodes.tables.lock().stale.values().all(|since| now > *since)
     }
 
     #[test]

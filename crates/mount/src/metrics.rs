@@ -133,18 +133,19 @@ fn add_operations(metrics: &mut Metrics, core: &FileSystem) {
     );
     metrics.add("inodes", "gauge", "Inodes the kernel holds.", single_value(core.inodes.len() as u64));
     metrics.add("open_files", "gauge", "Open files.", single_value(operations.open.load(Relaxed)));
-    let (through, handed) = (operations.through.load(Relaxed), operations.handed.load(Relaxed));
+    let (direct_opens, given_contents) =
+        (operations.direct_opens.load(Relaxed), operations.given_contents.load(Relaxed));
     metrics.add(
         "passed_through_opens_total",
         "counter",
         "Opens whose reads the kernel does itself.",
-        single_value(through),
+        single_value(direct_opens),
     );
     metrics.add(
         "handed_over_opens_total",
         "counter",
         "Opens with which a small file was handed over.",
-        single_value(handed),
+        single_value(given_contents),
     );
 }
 

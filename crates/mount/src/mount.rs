@@ -81,7 +81,7 @@ impl PreparedMount {
             drop(device);
             by_helper(fuse, &directory, &name, &options)?
         };
-        mountpoint::read_ahead(&directory, READ_AHEAD_KIB);
+        mountpoint::set_read_ahead(&directory, READ_AHEAD_KIB);
         if let Some(start) = options.replay.clone() {
             replay::begin(&core, start)?;
         }

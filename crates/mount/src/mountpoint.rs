@@ -305,7 +305,7 @@ pub(crate) fn is_stacked(path: &Path) -> bool {
 
 /// Sets the kernel's read-ahead for the file system that is mounted at `directory` to `kilobytes`
 /// KiB, if this process may.
-pub(crate) fn read_ahead(directory: &Path, kilobytes: u32) {
+pub(crate) fn set_read_ahead(directory: &Path, kilobytes: u32) {
     // The kernel already knows the root's device number, so this sends no request.
     let flags = AtFlags::STATX_DONT_SYNC;
     let Ok(found) = rustix::fs::statx(CWD, directory, flags, StatxFlags::TYPE) else { return };

@@ -29,8 +29,9 @@ impl<I> NameConflicts<I> {
         Self { children, waiting: Vec::new(), ready: VecDeque::new(), hidden }
     }
 
-    /// Releases the waiting objects of whose names no directory can follow any more, because the
-    /// listing is at `next`. Drops the object that `next` hides. `None` is the end of the listing.
+    /// Releases the waiting objects that no directory can hide any more, because the listing has
+    /// reached `next`. Drops the object that `next` hides. `next` is `None` at the end of the
+    /// listing.
     fn release_before(&mut self, next: Option<&Child>) {
         while let Some(last) = self.waiting.last() {
             if next.is_some_and(|next| comes_before_directory(next, &last.name)) {

@@ -50,9 +50,9 @@ pub(crate) struct OperationCounters {
     /// Number of files that are open now.
     pub(crate) open: AtomicU64,
     /// Number of opens after which the kernel read the file directly.
-    pub(crate) through: AtomicU64,
+    pub(crate) direct_opens: AtomicU64,
     /// Number of opens in which the content of a small file was passed to the kernel.
-    pub(crate) handed: AtomicU64,
+    pub(crate) given_contents: AtomicU64,
 }
 
 /// Result of an operation.

@@ -78,7 +78,7 @@ impl Prefetch {
     pub(crate) fn wanted(&self, path: &[u8]) -> Option<HydrationItem> {
         let directory = parent(path);
         let name = name_of(path);
-        let known = self.directories.around(directory, name);
+        let known = self.directories.snapshot_around(directory, name);
         let listed = match &known {
             // All names are known, so a name that is not among them has no file.
             Some(known) => Some(&*known.listed()[known.position(name)?].child),

@@ -1,7 +1,7 @@
 //! Represents an open file of a mount, and remembers its last read that failed after a wait.
 //!
-//! When a read ahead fails, the kernel immediately requests the page for which its caller waits
-//! again. That second read fails at once with the error of the first, because waiting for another
+//! When a read ahead fails, the kernel immediately requests again the page for which its caller
+//! waits. That second read fails at once with the error of the first, because waiting for another
 //! deadline, or for more retries, would double the time of the call.
 
 use std::sync::Arc;
@@ -22,12 +22,12 @@ const KERNEL_RETRY_TIME: Duration = Duration::from_millis(250);
 pub(crate) struct OpenFile {
     pub(crate) node: Arc<Node>,
     pub(crate) handle: Handle,
-    pub(crate) given_up: LastFailedRead,
+    pub(crate) last_failure: LastFailedRead,
 }
 
 impl OpenFile {
     pub(crate) fn new(node: Arc<Node>, handle: Handle) -> Self {
-        Self { node, handle, given_up: LastFailedRead::default() }
+        Self { node, handle, last_failure: LastFailedRead::default() }
     }
 }
 
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn only_a_read_right_after_one_that_waited_fails_with_its_error() {
-        let (given_up, begun) = (LastFailedRead::default(), Instant::now());
+        let (last_failure, begun) = (LastFailedRead::default(), Instant::now());
         let error = Error::Directory { location: "x".into() };
-        assert!(given_up.error_to_repeat(begun).is_none());
-        given_up.record_failure(&error, begun, begun);
-        assert!(given_up.error_to_repeat(begun).is_none(), "an answer, and no waiting");
+        assert!(last_failure.error_to_repeat(begun).is_none());
+        last_failure.record_failure(&error, begun, begun);
+        assert!(last_failure.error_to_repeat(begun).is_none(), "an answer, and no waiting");
         let now = begun + Duration::from_secs(16);
-        given_up.record_failure(&error, begun, now);
-        assert!(matches!(given_up.error_to_repeat(now), Some(Error::Directory { .. })));
-        assert!(given_up.error_to_repeat(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
+        last_failure.record_failure(&error, begun, now);
+        assert!(matches!(last_failure.error_to_repeat(now), Some(Error::Directory { .. })));
+        assert!(last_failure.error_to_repeat(now + KERNEL_RETRY_TIME).is_none(), "a later attempt");
     }
 }

@@ -35,10 +35,10 @@ pub(crate) struct Recorder {
     path: PathBuf,
     root: Location,
     begun: Instant,
-    inner: Mutex<Inner>,
+    state: Mutex<RecorderState>,
 }
 
-struct Inner {
+struct RecorderState {
     file: File,
     /// Ranges that the next read may continue.
     open: HashMap<Location, OpenRange>,
@@ -65,10 +65,10 @@ impl Recorder {
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
         let file = file.map_err(|error| Error::io(path, "cannot note reads", error))?;
         let (open, directories) = (HashMap::new(), HashSet::new());
-        let inner = Mutex::new(Inner { file, open, noted: 0, directories, has_failed: false });
-        let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), inner };
+        let state = Mutex::new(RecorderState { file, open, noted: 0, directories, has_failed: false });
+        let recorder = Self { path: path.to_owned(), root: root.clone(), begun: Instant::now(), state };
         let head = StartLine::Root(root.clone());
-        recorder.write(&mut recorder.inner.lock(), &head);
+        recorder.write(&mut recorder.state.lock(), &head);
         Ok(recorder)
     }
 
@@ -83,49 +83,49 @@ impl Recorder {
             return;
         }
         let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut inner = self.inner.lock();
-        if let Some(noted) = inner.open.get_mut(location)
+        let mut state = self.state.lock();
+        if let Some(noted) = state.open.get_mut(location)
             && noted.range.contains(&range.start) | (noted.range.end == range.start)
             && noted.range.end - noted.range.start < MAX_RANGE
         {
             noted.range.end = noted.range.end.max(range.end);
             return;
         }
-        if inner.open.len() >= MAX_OPEN_RANGES
-            && !inner.open.contains_key(location)
+        if state.open.len() >= MAX_OPEN_RANGES
+            && !state.open.contains_key(location)
             && let Some(oldest) =
-                inner.open.iter().min_by_key(|(_, noted)| noted.number).map(|(location, _)| location.clone())
-            && let Some(noted) = inner.open.remove(&oldest)
+                state.open.iter().min_by_key(|(_, noted)| noted.number).map(|(location, _)| location.clone())
+            && let Some(noted) = state.open.remove(&oldest)
         {
-            self.write_range(&mut inner, oldest, noted);
+            self.write_range(&mut state, oldest, noted);
         }
-        let number = inner.noted;
-        inner.noted += 1;
+        let number = state.noted;
+        state.noted += 1;
         let noted = OpenRange { range, version: version(), at, number };
-        if let Some(before) = inner.open.insert(location.clone(), noted) {
-            self.write_range(&mut inner, location.clone(), before);
+        if let Some(before) = state.open.insert(location.clone(), noted) {
+            self.write_range(&mut state, location.clone(), before);
         }
     }
 
     /// Records a lookup in a directory.
     pub(crate) fn note_directory(&self, location: &Location) {
-        let mut inner = self.inner.lock();
-        if inner.directories.len() < MAX_DIRECTORIES && inner.directories.insert(location.clone()) {
-            self.write(&mut inner, &StartLine::Directory(location.clone()));
+        let mut state = self.state.lock();
+        if state.directories.len() < MAX_DIRECTORIES && state.directories.insert(location.clone()) {
+            self.write(&mut state, &StartLine::Directory(location.clone()));
         }
     }
 
-    fn write_range(&self, inner: &mut Inner, location: Location, noted: OpenRange) {
+    fn write_range(&self, state: &mut RecorderState, location: Location, noted: OpenRange) {
         let OpenRange { range, version, at, .. } = noted;
         let range = ByteRange::new(range.start, range.end);
-        self.write(inner, &StartLine::Read { location, version, range, at });
+        self.write(state, &StartLine::Read { location, version, range, at });
     }
 
-    fn write(&self, inner: &mut Inner, line: &StartLine) {
+    fn write(&self, state: &mut RecorderState, line: &StartLine) {
         let Some(line) = line.to_bytes(Some(&self.root)) else { return };
         // If the record cannot be written, reads still work, and the error is logged once.
-        if let Err(error) = inner.file.write_all(&line)
-            && !std::mem::replace(&mut inner.has_failed, true)
+        if let Err(error) = state.file.write_all(&line)
+            && !std::mem::replace(&mut state.has_failed, true)
         {
             tracing::warn!("{}: reads are noted no longer: {error}", self.path.display());
         }
@@ -133,11 +133,11 @@ impl Recorder {
 
     /// Writes the ranges that could still be continued.
     pub(crate) fn finish(&self) {
-        let mut inner = self.inner.lock();
-        let mut open: Vec<(Location, OpenRange)> = inner.open.drain().collect();
+        let mut state = self.state.lock();
+        let mut open: Vec<(Location, OpenRange)> = state.open.drain().collect();
         open.sort_by_key(|(_, noted)| noted.number);
         for (location, noted) in open {
-            self.write_range(&mut inner, location, noted);
+            self.write_range(&mut state, location, noted);
         }
     }
 }

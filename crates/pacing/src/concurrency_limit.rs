@@ -24,7 +24,7 @@ const GROWTH_FACTOR: f64 = 1.1;
 /// Smallest share of a small raise by which throughput must grow for the raise to stay.
 const HELP_SHARE: f64 = 0.5;
 /// Share of the throughput that must remain after the limit was lowered, for the lower limit to be
-/// enough. The throughput of two equal windows differs by about as much as the rest.
+/// enough. The throughput of two equal windows differs by about 4%.
 const RETAINED_SHARE: f64 = 0.96;
 /// Factor by which a computed limit is increased, because no measurement is exact.
 const MARGIN_FACTOR: f64 = 1.16;
@@ -71,7 +71,7 @@ enum Probe {
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     now: usize,
-    least: usize,
+    min_useful: usize,
     cap: usize,
     phase: Phase,
     hold: u32,
@@ -86,7 +86,7 @@ impl ConcurrencyLimit {
     pub fn new(start: usize, cap: usize) -> Self {
         let cap = cap.max(1);
         let (now, phase, hold) = (start.clamp(1, cap), Phase::Starting, *HOLD_WINDOWS.start());
-        Self { now, least: 1, cap, phase, hold, refused: None }
+        Self { now, min_useful: 1, cap, phase, hold, refused: None }
     }
 
     /// Returns a limit that never changes.
@@ -125,10 +125,10 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Sets the number of requests that is worth having in any case: fewer would gain nothing. No
+    /// Sets the smallest number of requests that is worth having: fewer would gain nothing. No
     /// probe goes below it.
-    pub(crate) fn set_least(&mut self, least: usize) {
-        self.least = least.max(1);
+    pub(crate) fn set_min_useful(&mut self, min_useful: usize) {
+        self.min_useful = min_useful.max(1);
     }
 
     /// Sets the next limit from the throughput of a whole window at the current limit, in any unit.
@@ -173,7 +173,7 @@ impl ConcurrencyLimit {
         } else if is_early || rate > last * GROWTH_FACTOR {
             // New connections have not reached their rate yet.
             self.phase = Phase::Climbing { from, rate: before, each, last: rate };
-        } else if share < NO_EFFECT_SHARE && from <= self.least {
+        } else if share < NO_EFFECT_SHARE && from <= self.min_useful {
             self.hold_at(from, Probe::Down);
         } else {
             self.hold_needed(rate.max(before) / each, 1..=self.now, Probe::Up);
@@ -225,7 +225,7 @@ impl ConcurrencyLimit {
 
     fn lower(&mut self, rate: f64) {
         let from = self.now;
-        self.now = (from - from.div_ceil(PROBE_DIVISOR)).max(self.least.min(from));
+        self.now = (from - from.div_ceil(PROBE_DIVISOR)).max(self.min_useful.min(from));
         if self.now < from {
             self.phase = Phase::Lowered { from, rate };
         } else {
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_first_raise_without_effect_is_reverted_and_the_limit_never_falls_below_the_least() {
         let mut limit = ConcurrencyLimit::new(4, CAP);
-        limit.set_least(4);
+        limit.set_min_useful(4);
         assert_eq!(settle(&mut limit, 2, |_| 1.0), 4);
         assert!((0..50).all(|_| settle(&mut limit, 1, |_| 1.0) >= 4));
     }

@@ -84,7 +84,8 @@ pub struct Controller {
     limit: ConcurrencyLimit,
     slowdowns: u64,
     window: Option<Window>,
-    /// The longest round trip so far. New connections need several round trips.
+    /// The longest time so far from a request to the head of its response. A request on a new
+    /// connection takes several round trips.
     longest_round_trip: Duration,
     /// The longest round trip before the first bytes. Later heads of responses also wait for the
     /// bytes of other requests, so they show no distance.
@@ -169,7 +170,7 @@ impl Controller {
             None => self.window = None,
             Some(work) => {
                 self.limit.start_at(seen.start(work, self.distance));
-                self.limit.set_least(seen.least(work));
+                self.limit.set_min_useful(seen.min_useful(work));
                 if self.limit.now() == before {
                     self.measure(seen, work);
                 }
@@ -208,7 +209,7 @@ impl Controller {
     }
 
     fn is_over(&self, window: &Window, seen: &Observation) -> bool {
-        let least = match (window.is_settling, self.limit.is_fine_tuning()) {
+        let shortest = match (window.is_settling, self.limit.is_fine_tuning()) {
             // The first bytes of new connections arrive after several round trips. A small change
             // shows only after these connections have reached their rate.
             (true, false) => self.longest_round_trip + Self::TICK * 2,
@@ -216,7 +217,7 @@ impl Controller {
             (false, true) => FINE_WINDOW.max(seen.round_trip * FINE_ROUND_TRIPS),
             (false, false) => COARSE_WINDOW.max(seen.round_trip),
         };
-        window.elapsed(seen) >= least && !(window.is_settling && seen.under_way > self.limit.now())
+        window.elapsed(seen) >= shortest && !(window.is_settling && seen.under_way > self.limit.now())
     }
 }
 
@@ -273,8 +274,8 @@ impl Observation {
         }
     }
 
-    /// Returns the number of requests that are worth having in any case. Fewer would gain nothing.
-    fn least(&self, work: Work) -> usize {
+    /// Returns the smallest number of requests that is worth having. Fewer would gain nothing.
+    fn min_useful(&self, work: Work) -> usize {
         match (work, self.server) {
             (Work::Local, _) => START_LOCAL,
             (Work::One | Work::Large, Proximity::Near) => START_NEAR,

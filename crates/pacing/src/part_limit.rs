@@ -27,9 +27,9 @@ const MIN_PERIOD: Duration = Duration::from_millis(200);
 /// The number of parts that may be sent at once.
 #[derive(Clone, Copy, Debug)]
 pub struct PartLimit {
-    most: usize,
+    max_parts: usize,
     /// The highest rate of one part so far, in bytes per second.
-    each: f64,
+    part_rate: f64,
     /// The period that is being measured.
     period: Option<Period>,
 }
@@ -57,17 +57,17 @@ pub struct PartsInFlight {
 impl PartLimit {
     /// Returns a limit that follows the measured link.
     pub fn measuring() -> Self {
-        Self { most: MIN_PARTS, each: 0.0, period: None }
+        Self { max_parts: MIN_PARTS, part_rate: 0.0, period: None }
     }
 
     /// Returns a limit that allows any number of parts.
     pub fn none() -> Self {
-        Self { most: usize::MAX, ..Self::measuring() }
+        Self { max_parts: usize::MAX, ..Self::measuring() }
     }
 
     /// Returns the number of parts that may be in flight.
     pub fn most(&self) -> usize {
-        self.most
+        self.max_parts
     }
 
     /// Reports the number of bytes `sent` so far, and the parts that are being sent. Returns true
@@ -102,17 +102,17 @@ impl PartLimit {
     /// Sets the limit from the total rate of the parts in flight, which have `length` bytes each.
     /// Returns true if the limit has risen.
     fn adjust(&mut self, rate: f64, in_flight: f64, length: u64) -> bool {
-        if self.most == usize::MAX || in_flight <= 0.0 || length == 0 || rate <= 0.0 {
+        if self.max_parts == usize::MAX || in_flight <= 0.0 || length == 0 || rate <= 0.0 {
             return false;
         }
-        self.each = self.each.max(rate / in_flight);
-        let alone = length as f64 / self.each;
+        self.part_rate = self.part_rate.max(rate / in_flight);
+        let alone = length as f64 / self.part_rate;
         let time = IN_FLIGHT_TIME.as_secs_f64().max(IN_FLIGHT_PARTS * alone);
-        let before = self.most;
+        let before = self.max_parts;
         // A float out of range becomes `usize::MAX`, which would mean no limit.
         let most = (rate * time / length as f64).ceil() as usize;
-        self.most = most.clamp(MIN_PARTS, usize::MAX - 1);
-        self.most > before
+        self.max_parts = most.clamp(MIN_PARTS, usize::MAX - 1);
+        self.max_parts > before
     }
 }
 

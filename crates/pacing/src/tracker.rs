@@ -36,8 +36,8 @@ pub struct RequestTracker<A> {
     policy: Mutex<HedgePolicy>,
     in_flight: AtomicUsize,
     moving: AtomicUsize,
-    /// Microseconds of the quickest response; [`IDLE`] before the first one. Long writes do not
-    /// count, because sending them takes time.
+    /// Microseconds of the quickest response; [`IDLE`] before the first response. Long writes do
+    /// not count, because sending them takes time.
     quickest: AtomicU64,
     /// Bytes per second of one connection; 0 before the first long body.
     rate: AtomicU64,

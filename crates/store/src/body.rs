@@ -31,7 +31,7 @@ pub struct Body {
     range: ByteRange,
     place: String,
     /// Bytes that have not been returned yet; `None` if the length is unknown.
-    left: Option<u64>,
+    remaining: Option<u64>,
     source: BodySource,
     /// The part of the range that the response lacks. `None` if the response has the whole range.
     rest: Option<RemainingRange>,
@@ -68,8 +68,8 @@ enum BodySource {
 impl Body {
     /// Returns the body of an HTTP response that holds the bytes `range`.
     pub(crate) fn from_wire(place: String, stat: Stat, range: ByteRange, incoming: Incoming) -> Self {
-        let left = (range.end != u64::MAX).then(|| range.len());
-        Self::new(place, stat, range, left, BodySource::Wire(Box::new(incoming)))
+        let remaining = (range.end != u64::MAX).then(|| range.len());
+        Self::new(place, stat, range, remaining, BodySource::Wire(Box::new(incoming)))
     }
 
     /// Returns the body of a gateway's response that holds the bytes `range`, with a checksum for
@@ -114,8 +114,8 @@ impl Body {
     /// unknown, `range` ends at `u64::MAX`.
     #[cfg(feature = "sftp")]
     pub(crate) fn from_sftp(place: String, stat: Stat, range: ByteRange, reading: SftpReading) -> Self {
-        let left = (range.end != u64::MAX).then(|| range.len());
-        Self::new(place, stat, range, left, BodySource::Sftp(Box::new(reading)))
+        let remaining = (range.end != u64::MAX).then(|| range.len());
+        Self::new(place, stat, range, remaining, BodySource::Sftp(Box::new(reading)))
     }
 
     /// Returns an empty body at the offset `at`.
@@ -123,9 +123,9 @@ impl Body {
         Self::new(place, stat, ByteRange::at(at, 0), Some(0), BodySource::Empty)
     }
 
-    fn new(place: String, stat: Stat, range: ByteRange, left: Option<u64>, source: BodySource) -> Self {
+    fn new(place: String, stat: Stat, range: ByteRange, remaining: Option<u64>, source: BodySource) -> Self {
         let (throttle, cancel) = (Throttle::default(), Cancel::default());
-        Self { stat, range, place, left, source, rest: None, throttle, cancel }
+        Self { stat, range, place, remaining, source, rest: None, throttle, cancel }
     }
 
     /// Extends the range of the body to `end`. After the last byte of the response, `request`
@@ -139,7 +139,7 @@ impl Body {
     /// Returns true if there are more bytes. Requests the remaining range if the response has
     /// ended.
     fn has_more(&mut self) -> Result<bool> {
-        if self.left != Some(0) {
+        if self.remaining != Some(0) {
             return Ok(true);
         }
         let Some(rest) = self.rest.as_mut().filter(|rest| !rest.range.is_empty()) else { return Ok(false) };
@@ -152,7 +152,7 @@ impl Body {
             });
         }
         rest.range.start = next.range.end;
-        (self.left, self.source) = (next.left, next.source);
+        (self.remaining, self.source) = (next.remaining, next.source);
         Ok(true)
     }
 
@@ -180,7 +180,8 @@ impl Body {
     /// length, and the body ends with its connection.
     #[must_use]
     pub fn is_open_ended(&self) -> bool {
-        self.left.is_none() && matches!(&self.source, BodySource::Wire(incoming) if incoming.is_open_ended())
+        self.remaining.is_none()
+            && matches!(&self.source, BodySource::Wire(incoming) if incoming.is_open_ended())
     }
 
     /// Reads into `buffer`. Returns 0 only at the correct end.
@@ -193,7 +194,7 @@ impl Body {
         if buffer.is_empty() || !self.has_more()? {
             return Ok(0);
         }
-        let most = self.left.map_or(buffer.len(), |left| buffer.len().min(to_usize(left)));
+        let most = self.remaining.map_or(buffer.len(), |bytes| buffer.len().min(to_usize(bytes)));
         let allowed = self.wait_for(most as u64)?;
         let most = most.min(to_usize(allowed));
         let read = match &mut self.source {
@@ -248,7 +249,7 @@ impl Body {
     ) -> Result<u64> {
         let mut done = 0;
         while done < limit && self.has_more()? {
-            let most = self.left.map_or(limit - done, |left| left.min(limit - done));
+            let most = self.remaining.map_or(limit - done, |bytes| bytes.min(limit - done));
             let moved = if observe.is_none() { self.hand_over(sink, offset + done, most) } else { None };
             let moved = match moved {
                 Some(moved) => moved?,
@@ -272,8 +273,8 @@ impl Body {
         Ok(done)
     }
 
-    /// Moves up to `most` bytes within the kernel, or without copying them in this process once
-    /// more. Returns `None` if the source supports neither.
+    /// Moves up to `most` bytes into the file, within the kernel or by one write from the buffer in
+    /// which they were received. Returns `None` if the source supports neither.
     fn hand_over(&mut self, sink: &Sink, offset: u64, most: u64) -> Option<Result<usize>> {
         let allowed = match self.wait_for(most) {
             Ok(allowed) => allowed,
@@ -295,7 +296,7 @@ impl Body {
     /// A `count` of 0 is the end of the source.
     fn account(&mut self, count: usize) -> Result<usize> {
         let version = &self.stat.version;
-        let Some(left) = &mut self.left else {
+        let Some(remaining) = &mut self.remaining else {
             if count == 0 {
                 match &mut self.source {
                     BodySource::Local(source) => source.check_end(&self.place, version)?,
@@ -311,11 +312,11 @@ impl Body {
                 BodySource::Local(source) => source.ended_early(&self.place, version),
                 #[cfg(feature = "sftp")]
                 BodySource::Sftp(reading) => reading.ended_early(version),
-                _ => Error::Truncated { location: self.place.clone(), missing: *left, trace: None },
+                _ => Error::Truncated { location: self.place.clone(), missing: *remaining, trace: None },
             });
         }
-        *left -= count as u64;
-        if *left > 0 {
+        *remaining -= count as u64;
+        if *remaining > 0 {
             return Ok(count);
         }
         match &mut self.source {

@@ -10,10 +10,11 @@ const MAX_EMPTY_PAGES: u32 = 1_000;
 /// Checks that the pages of a listing, or of a range of it, come to an end.
 #[derive(Debug, Default)]
 pub(crate) struct EndlessListingCheck {
-    /// Hashes of the tokens. They take 8 bytes per page of 1,000 names.
-    seen: HashSet<u64>,
+    /// Hashes of the tokens so far. They take 8 bytes per page of 1,000 names.
+    token_hashes: HashSet<u64>,
     hasher: RandomState,
-    empty: u32,
+    /// Number of empty pages since the last page with names.
+    empty_pages: u32,
 }
 
 /// Whether a page is empty.
@@ -31,11 +32,11 @@ impl EndlessListingCheck {
     /// # Errors
     /// The reason why the listing must not continue.
     pub(crate) fn check(&mut self, token: &str, content: PageContent) -> Result<(), &'static str> {
-        self.empty = if content == PageContent::Names { 0 } else { self.empty + 1 };
-        if !self.seen.insert(self.hasher.hash_one(token)) {
+        self.empty_pages = if content == PageContent::Names { 0 } else { self.empty_pages + 1 };
+        if !self.token_hashes.insert(self.hasher.hash_one(token)) {
             return Err("a listing that repeats itself: the same continuation token came twice");
         }
-        if self.empty >= MAX_EMPTY_PAGES {
+        if self.empty_pages >= MAX_EMPTY_PAGES {
             return Err("an endless listing: 1,000 empty pages in a row");
         }
         Ok(())

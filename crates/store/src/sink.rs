@@ -14,14 +14,14 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 #[derive(Debug)]
 pub struct Sink {
     file: File,
-    turn: Mutex<()>,
+    write_lock: Mutex<()>,
 }
 
 impl Sink {
     /// Returns a sink that writes to `file`.
     #[must_use]
     pub fn new(file: File) -> Self {
-        Self { file, turn: Mutex::new(()) }
+        Self { file, write_lock: Mutex::new(()) }
     }
 
     /// Returns the file, in order to read it or to change its length.
@@ -35,12 +35,12 @@ impl Sink {
     /// # Errors
     /// The errors of `pwrite(2)`. Some of the bytes may have been written.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let _turn = self.turn();
+        let _lock = self.lock_writes();
         self.file.write_all_at(bytes, offset)
     }
 
     /// Waits until no other thread writes. While the guard lives, no other thread can write.
-    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
+    pub(crate) fn lock_writes(&self) -> MutexGuard<'_, ()> {
+        self.write_lock.lock()
     }
 }

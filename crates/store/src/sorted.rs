@@ -15,8 +15,7 @@ use firstbyte_location::{Entry, EntryKind, to_usize};
 use crate::error::{Error, Result};
 use crate::object::listing_key;
 
-/// Memory for the entries of one run, in bytes: about 11,000 entries
-/// with names of 30 bytes.
+/// Memory for the entries of one run, in bytes: about 12,000 entries with names of 30 bytes.
 const SORT_MEMORY: usize = 4 << 20;
 /// Maximum number of runs merged at once. Each run has a buffer of [`RUN_BUFFER`] bytes.
 const MAX_MERGED_RUNS: usize = 64;
@@ -167,8 +166,8 @@ impl Runs {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         let mut runs: Vec<_> = starts
             .zip(&self.ends)
-            .map(|(at, end)| {
-                BufReader::with_capacity(RUN_BUFFER, Run { file: Arc::clone(&self.file), at, end: *end })
+            .map(|(offset, end)| {
+                BufReader::with_capacity(RUN_BUFFER, Run { file: Arc::clone(&self.file), offset, end: *end })
             })
             .collect();
         let mut heads = BinaryHeap::new();
@@ -182,15 +181,15 @@ impl Runs {
 /// One run. It is read by offset, because all runs share a file.
 struct Run {
     file: Arc<File>,
-    at: u64,
+    offset: u64,
     end: u64,
 }
 
 impl Read for Run {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(to_usize(self.end - self.at));
-        let read = self.file.read_at(&mut buffer[..most], self.at)?;
-        self.at += read as u64;
+        let most = buffer.len().min(to_usize(self.end - self.offset));
+        let read = self.file.read_at(&mut buffer[..most], self.offset)?;
+        self.offset += read as u64;
         Ok(read)
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct StoreWalk<T> {
     /// The directory to enter next. The entry of this directory was already returned.
     entering: Option<Vec<u8>>,
     /// The directories that are being read ahead.
-    ahead: HashMap<Vec<u8>, Receiver<Result<WalkedNames>>>,
+    being_read: HashMap<Vec<u8>, Receiver<Result<WalkedNames>>>,
     /// The errors of names that were not returned yet.
     failed: VecDeque<Error>,
 }
@@ -80,8 +80,8 @@ struct Level {
 impl<T: DirectoryTree> StoreWalk<T> {
     /// Starts a walk. Reads the root immediately.
     pub(crate) fn begin(tree: Arc<T>, options: &ListOptions) -> Result<Self> {
-        let (options, ahead, failed) = (options.clone(), HashMap::new(), VecDeque::new());
-        let mut walk = Self { tree, options, levels: Vec::new(), entering: None, ahead, failed };
+        let (options, being_read, failed) = (options.clone(), HashMap::new(), VecDeque::new());
+        let mut walk = Self { tree, options, levels: Vec::new(), entering: None, being_read, failed };
         walk.enter(Vec::new())?;
         Ok(walk)
     }
@@ -98,7 +98,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
         {
             level.unread.pop_front();
         }
-        let read = self.ahead.remove(&directory).and_then(|coming| coming.recv().ok());
+        let read = self.being_read.remove(&directory).and_then(|coming| coming.recv().ok());
         let WalkedNames { mut entries, failed } = read.unwrap_or_else(|| self.tree.read(&directory))?;
         let failed = failed.into_iter().map(|(name, error)| ([&directory[..], &name].concat(), error));
         let wanted = failed.filter(|(name, _)| wants_error(&self.options, name));
@@ -130,7 +130,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
     /// Starts to read the next directories ahead.
     fn read_ahead(&mut self) {
         for level in self.levels.iter_mut().rev() {
-            while self.ahead.len() < T::AHEAD
+            while self.being_read.len() < T::AHEAD
                 && let Some(directory) = level.unread.pop_front()
             {
                 let (send, receive) = sync_channel(1);
@@ -139,7 +139,7 @@ impl<T: DirectoryTree> StoreWalk<T> {
                 let started = thread::Builder::new().name("list".into()).stack_size(STACK).spawn(read);
                 // If no thread can be started, the directory is read when the walk enters it.
                 if started.is_ok() {
-                    self.ahead.insert(directory, receive);
+                    self.being_read.insert(directory, receive);
                 }
             }
         }

@@ -24,9 +24,9 @@ const MAX_END_LENGTH: usize = 40;
 /// What is proven about two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
-    /// They are two directories and not one with two names. One may contain the other.
+    /// Two directories, and not one with two names. One may contain the other.
     Names,
-    /// They are not one directory, and neither contains the other.
+    /// Two directories, neither of which contains the other.
     Trees,
     /// The source is not in the destination and is not the destination itself.
     SourceOutside,
@@ -37,7 +37,7 @@ pub(crate) enum Separation {
 /// tested by themselves.
 pub(crate) struct SeparationProver {
     store: Store,
-    known: Mutex<KnownPairs>,
+    known_pairs: Mutex<KnownPairs>,
 }
 
 /// A directory of a source, and one of a destination.
@@ -87,7 +87,7 @@ impl KnownPairs {
 
 impl SeparationProver {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { store: store.clone(), known: Mutex::default() }
+        Self { store: store.clone(), known_pairs: Mutex::default() }
     }
 
     /// Proves that two directories are different. Tests each pair only once.
@@ -100,7 +100,7 @@ impl SeparationProver {
         if are_keys_of_one_bucket(source, destination) {
             return Ok(());
         }
-        let mut known = self.known.lock();
+        let mut known = self.known_pairs.lock();
         let pair = (source.clone(), destination.clone());
         if known.find(&pair, separation)? {
             return Ok(());
@@ -133,7 +133,7 @@ impl SeparationProver {
         }
         // While this thread waits for the lock, the run may end. Then the creation of the marker
         // fails, so no second marker appears.
-        let _known = self.known.lock();
+        let _known = self.known_pairs.lock();
         MarkerFile::new(&self.store, &to, &from, new)?.prove_absent(&[from], &old)
     }
 
@@ -145,7 +145,7 @@ impl SeparationProver {
             return Ok(());
         }
         let pair = (source.join(directory), root.join(directory));
-        if self.known.lock().find(&pair, Separation::Trees)? {
+        if self.known_pairs.lock().find(&pair, Separation::Trees)? {
             return Ok(());
         }
         let ends = (0..directory.len()).filter(|at| directory[*at] == b'/').chain([directory.len()]);
@@ -157,7 +157,7 @@ impl SeparationProver {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.known.lock().add(pair, PairFinding::Different);
+        self.known_pairs.lock().add(pair, PairFinding::Different);
         Ok(())
     }
 }

@@ -141,7 +141,7 @@ struct Walk<'a> {
     /// the end. `None` if differences are reported as soon as they are found.
     deferred: Option<DeferredRecords>,
     /// For each side, the names of directories that could not be listed.
-    hidden: [Vec<String>; 2],
+    unlisted: [Vec<String>; 2],
     /// True if the two locations are single objects and not trees.
     is_single: bool,
 }
@@ -190,7 +190,7 @@ impl<'a> Walk<'a> {
             comparisons,
             summary: Summary::default(),
             deferred: None,
-            hidden: Default::default(),
+            unlisted: Default::default(),
             is_single: false,
         }
     }
@@ -240,31 +240,31 @@ impl<'a> Walk<'a> {
         let places = [&self.check.source, &self.check.destination];
         for (side, (entries, place)) in [one, other].into_iter().zip(places).enumerate() {
             let Some(Err(error)) = entries.next_if(firstbyte_store::Result::is_err) else { continue };
-            let Some(hidden) = error.unlisted_name(place).map(|name| name.trim_end_matches('/').to_owned())
+            let Some(unlisted) = error.unlisted_name(place).map(|name| name.trim_end_matches('/').to_owned())
             else {
                 self.summary.ended = self.scope.settings.stop.error().or(Some(error.into()));
                 return false;
             };
-            self.record_failure(hidden.clone(), error.into());
-            self.hidden[side].push(hidden);
+            self.record_failure(unlisted.clone(), error.into());
+            self.unlisted[side].push(unlisted);
         }
         true
     }
 
     /// Returns whether a name that one side does not list may still exist there, because the name
     /// or a directory above it could not be listed.
-    fn may_be_hidden(&self, name: &[u8], finding: Finding) -> bool {
-        let (hidden, root) = match finding {
-            Finding::OnlySource => (&self.hidden[1], &self.check.destination),
-            Finding::OnlyDestination => (&self.hidden[0], &self.check.source),
+    fn may_be_unlisted(&self, name: &[u8], finding: Finding) -> bool {
+        let (unlisted, root) = match finding {
+            Finding::OnlySource => (&self.unlisted[1], &self.check.destination),
+            Finding::OnlyDestination => (&self.unlisted[0], &self.check.source),
             Finding::Size(..) | Finding::Content => return false,
         };
         let is_in = |place: &str, above: &String| {
             place.strip_prefix(above.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        !hidden.is_empty() && {
+        !unlisted.is_empty() && {
             let place = root.join(name).to_string();
-            hidden.iter().any(|above| is_in(&place, above))
+            unlisted.iter().any(|above| is_in(&place, above))
         }
     }
 
@@ -275,7 +275,7 @@ impl<'a> Walk<'a> {
     }
 
     fn record_difference(&mut self, name: &[u8], finding: Finding) {
-        if self.may_be_hidden(name, finding) {
+        if self.may_be_unlisted(name, finding) {
             return;
         }
         let Some(deferred) = &mut self.deferred else { return self.report_difference(name, finding) };

@@ -358,7 +358,7 @@ pub(crate) type ComparedPair = (Entry, Result<Sameness>);
 /// time, because a request takes a round trip and hashing keeps a processor busy.
 pub(crate) struct Comparisons {
     store: Store,
-    most: usize,
+    max_running: usize,
     running: usize,
     send: Sender<std::thread::Result<ComparedPair>>,
     receive: Receiver<std::thread::Result<ComparedPair>>,
@@ -371,20 +371,27 @@ impl Comparisons {
     /// local files at most one pair per processor, because hashing keeps a processor busy. Each
     /// running comparison needs a buffer of 128 KiB in addition to the workers' memory.
     pub(crate) fn new(store: &Store, concurrency: Concurrency, route: TransferRoute) -> Self {
-        let most = match (concurrency, route) {
-            (Concurrency::Fixed(most), _) => most,
+        let max_running = match (concurrency, route) {
+            (Concurrency::Fixed(max_running), _) => max_running,
             (Concurrency::Auto, TransferRoute::Local) => {
                 std::thread::available_parallelism().map_or(1, usize::from).min(START)
             }
             (Concurrency::Auto, _) => START,
         };
         let (send, receive) = channel();
-        Self { store: store.clone(), most: most.max(1), running: 0, send, receive, cancelled: Arc::default() }
+        Self {
+            store: store.clone(),
+            max_running: max_running.max(1),
+            running: 0,
+            send,
+            receive,
+            cancelled: Arc::default(),
+        }
     }
 
     /// Returns whether the caller has to call [`wait`](Self::wait) before starting another pair.
     pub(crate) fn is_full(&self) -> bool {
-        self.running >= self.most
+        self.running >= self.max_running
     }
 
     /// Starts to compare the object at `location` with its destination. `source` is the listed

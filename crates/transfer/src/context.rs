@@ -38,10 +38,12 @@ pub(crate) struct Meters {
     /// requests count again.
     pub(crate) sent: AtomicU64,
     /// Number of objects and pieces that are complete. If requests are small, this number measures
-    /// the throughput instead of the bytes.
+    /// the throughput, and not the number of bytes.
     pub(crate) steps: AtomicU64,
-    pub(crate) resumed: AtomicU64,
-    pub(crate) reread: AtomicU64,
+    /// Number of bytes that an interrupted run had moved and this run could use.
+    pub(crate) resumed_bytes: AtomicU64,
+    /// Number of bytes fetched or sent a second time.
+    pub(crate) reread_bytes: AtomicU64,
     pub(crate) hedged: AtomicU64,
     pub(crate) slowdowns: AtomicU64,
     /// Number of files deleted: files in replaced directories, and sources of moves.
@@ -268,13 +270,13 @@ impl<'a> Context<'a> {
 
     /// Counts bytes that an earlier run has moved.
     pub(crate) fn count_resumed(&self, bytes: u64) {
-        add_relaxed(&self.meters.resumed, bytes);
+        add_relaxed(&self.meters.resumed_bytes, bytes);
         self.observer.moved(bytes);
     }
 
     /// Counts bytes that are fetched or sent a second time.
     pub(crate) fn count_reread(&self, bytes: u64) {
-        add_relaxed(&self.meters.reread, bytes);
+        add_relaxed(&self.meters.reread_bytes, bytes);
     }
 
     /// Counts bytes that have arrived, or that a server has accepted.

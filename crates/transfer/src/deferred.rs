@@ -45,14 +45,15 @@ impl DeferredRecords {
             file.seek(SeekFrom::Start(0)).map_err(Error::temporary)?;
             parts = Box::new(BufReader::new(file).chain(parts));
         }
-        Ok(DeferredRecordReader { parts, left: self.count })
+        Ok(DeferredRecordReader { parts, remaining: self.count })
     }
 }
 
 /// The records of a [`DeferredRecords`].
 pub(crate) struct DeferredRecordReader {
     parts: Box<dyn Read + Send>,
-    left: u64,
+    /// Number of records that have not been read yet.
+    remaining: u64,
 }
 
 impl DeferredRecordReader {
@@ -69,10 +70,10 @@ impl Iterator for DeferredRecordReader {
     type Item = Result<Vec<u8>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
+        self.remaining = self.remaining.checked_sub(1)?;
         let record = self.read().map_err(Error::temporary);
         if record.is_err() {
-            self.left = 0;
+            self.remaining = 0;
         }
         Some(record)
     }

@@ -55,7 +55,8 @@ pub enum Error {
         /// The version that the store has now.
         found: Box<Version>,
     },
-    /// Two locations are the same place under different names, or one contains the other.
+    /// Two locations are the same place under different names, or one contains the other: a marker
+    /// file created in one of them appeared in the other.
     #[error("{place} and {other} are the same place, or one contains the other: nothing was deleted")]
     OnePlace {
         /// The directory in which the marker was created.
@@ -63,7 +64,8 @@ pub enum Error {
         /// The location at which the marker appeared.
         other: String,
     },
-    /// The test whether two locations are different places has failed.
+    /// The test whether two locations are different places has failed. The test creates a marker
+    /// file in one of them and looks for it in the other.
     #[error("{other} may be another name of {place}, which could not be tested ({why}): nothing was deleted")]
     Unproven {
         /// The directory in which the marker was created, or should have been.

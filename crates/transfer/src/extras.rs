@@ -20,7 +20,7 @@ pub(crate) struct ExtraNames<'a> {
     scope: &'a CallScope<'a>,
     copy: &'a TreeCopy<'a>,
     observer: &'a dyn Observer,
-    apart: SeparationProver,
+    separation: SeparationProver,
     names: DeferredRecords,
     /// Number of names of objects, files and links, without directories and leftovers.
     files: u64,
@@ -28,8 +28,8 @@ pub(crate) struct ExtraNames<'a> {
 
 impl<'a> ExtraNames<'a> {
     pub(crate) fn new(scope: &'a CallScope<'a>, copy: &'a TreeCopy<'a>, observer: &'a dyn Observer) -> Self {
-        let apart = SeparationProver::new(&scope.store);
-        Self { scope, copy, observer, apart, names: DeferredRecords::default(), files: 0 }
+        let separation = SeparationProver::new(&scope.store);
+        Self { scope, copy, observer, separation, names: DeferredRecords::default(), files: 0 }
     }
 
     /// Returns whether an entry that only the destination has may be deleted.
@@ -53,7 +53,7 @@ impl<'a> ExtraNames<'a> {
         if !has_directories(destination) {
             return Ok(());
         }
-        self.apart.prove(source, destination, Separation::SourceOutside)
+        self.separation.prove(source, destination, Separation::SourceOutside)
     }
 
     /// Adds a name.

@@ -30,9 +30,9 @@ const COPIED_PART_SIZE: u64 = 512 << 20;
 /// How a part is copied.
 enum RelayMode {
     /// The service copies the part itself.
-    Inside,
+    ByService,
     /// This process reads the part into memory and sends it.
-    Through,
+    ThroughMemory,
 }
 
 struct Relay {
@@ -91,9 +91,9 @@ pub(crate) fn start(requester: &mut Requester<'_>, job: &CopyJob) -> Result<Star
     }
     let (mode, part) =
         if inside && size > SINGLE_COPY && context.store.has_copied_parts(&job.source, &job.destination) {
-            (RelayMode::Inside, COPIED_PART_SIZE)
+            (RelayMode::ByService, COPIED_PART_SIZE)
         } else {
-            (RelayMode::Through, RELAY_PART_SIZE)
+            (RelayMode::ThroughMemory, RELAY_PART_SIZE)
         };
     let plan = ChunkPlan::with_chunk_size(size, part.max(size.div_ceil(MAX_PARTS)));
     let parts = MultipartUpload::new(context.store.begin_upload(&job.destination, &options)?, options);
@@ -181,7 +181,7 @@ fn read_to_file(
 impl Relay {
     fn move_part(&self, requester: &mut Requester<'_>, index: u32) -> Result<()> {
         let range = self.plan.range(index);
-        if let RelayMode::Through = self.mode {
+        if let RelayMode::ThroughMemory = self.mode {
             if range.len() > MAX_PART_IN_MEMORY {
                 let sink = read_to_file(requester, &self.source, &self.stat, range)?;
                 let payload = Payload::File(sink.file(), ByteRange::new(0, range.len()));

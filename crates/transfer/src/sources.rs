@@ -27,14 +27,14 @@ pub(crate) struct MovedSources<'a> {
     root: Option<(&'a Path, Beneath)>,
     /// The source and the destination of a tree. `None` if objects were named one by one.
     tree: Option<(&'a Location, &'a Location)>,
-    apart: SeparationProver,
+    separation: SeparationProver,
 }
 
 impl<'a> MovedSources<'a> {
     /// Creates the sources of a move of objects that were named one by one. Each local source is
     /// looked up in its directory.
     pub(crate) fn named(store: &'a Store) -> Self {
-        Self { store, root: None, tree: None, apart: SeparationProver::new(store) }
+        Self { store, root: None, tree: None, separation: SeparationProver::new(store) }
     }
 
     /// Creates the sources of a move of a tree.
@@ -47,7 +47,12 @@ impl<'a> MovedSources<'a> {
             Some(path) => Some((path, Beneath::open(path)?)),
             None => None,
         };
-        Ok(Self { store, root, tree: Some((source, &tree.destination)), apart: SeparationProver::new(store) })
+        Ok(Self {
+            store,
+            root,
+            tree: Some((source, &tree.destination)),
+            separation: SeparationProver::new(store),
+        })
     }
 
     /// Fails unless the source of a job and its destination are different places. Equal locations
@@ -58,12 +63,12 @@ impl<'a> MovedSources<'a> {
             return Err(Error::OnePlace { place, other });
         }
         let Some((source, destination)) = self.tree else {
-            return self.apart.prove_objects(&job.source, &job.destination);
+            return self.separation.prove_objects(&job.source, &job.destination);
         };
-        self.apart.prove(source, destination, Separation::Trees)?;
+        self.separation.prove(source, destination, Separation::Trees)?;
         let name = job.destination.name_below(destination).unwrap_or_default();
         let directory = name.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |end| &name[..end]);
-        self.apart.prove_below(source, destination, directory)
+        self.separation.prove_below(source, destination, directory)
     }
 
     /// Deletes a source whose version `copied` is complete at the destination.

@@ -198,7 +198,8 @@ fn several_objects_are_compared_at_once() {
 
 #[test]
 fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
-    // There are this many objects, because one write among them may be repeated.
+    // A hundred requests allow one late write to be cut and sent again. With this many, the large
+    // write could be cut.
     const SMALL: usize = 120;
     let (small, large) = (RequestBarrier::default(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&large);
@@ -206,8 +207,8 @@ fn a_web_server_may_work_on_a_large_object_for_longer_than_on_others() {
         if head.starts_with("PUT /large ") {
             counted.fetch_add(1, Ordering::Relaxed);
             small.join(SMALL + 1);
-            // The delay is longer than all other requests take together, because the test is about
-            // time.
+            // The delay is longer than all other requests take together, so the response to this
+            // write is late.
             std::thread::sleep(Duration::from_secs(2));
         } else if head.starts_with("PUT ") {
             small.join(0);

@@ -25,7 +25,8 @@ use super::disk_writer::DiskWriter;
 /// that its blocks are hashed as they arrive. A smaller object is read back from the cache and
 /// hashed at the end, which takes a few milliseconds.
 const LEARN_CHECKSUM_FROM: u64 = LONGEST_REQUEST;
-/// Maximum number of files that are found ahead of their turn. Each takes some hundred bytes.
+/// Maximum number of files that are found before the job can start them. Each takes some hundred
+/// bytes.
 const MAX_FILES_AHEAD: usize = 10_000;
 /// Number of newly fetched bytes of a file after which the disk starts to write them.
 const WRITE_AFTER_BYTES: u64 = 16 << 20;
@@ -111,12 +112,12 @@ struct FoundItem {
     is_first: bool,
 }
 
-/// The wanted files, counted as they are found. While a rate limit leaves the thread idle, files
-/// are found ahead of their turn, so that the totals are known early.
+/// The wanted files, counted as they are found. While a rate limit leaves the thread idle, it finds
+/// files that the job cannot start yet, so that the totals are known early.
 struct WantedFiles {
     list: HydrationList,
-    /// Files found ahead of their turn.
-    ahead: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
+    /// Files that were found and not started yet.
+    found: VecDeque<std::result::Result<FoundItem, HydrationFailure>>,
     /// Objects of which a range was found, so that a second range does not count as another file.
     ranged: HashSet<Location>,
     is_ended: bool,
@@ -124,22 +125,22 @@ struct WantedFiles {
 
 impl WantedFiles {
     fn new(list: HydrationList) -> Self {
-        Self { list, ahead: VecDeque::new(), ranged: HashSet::new(), is_ended: false }
+        Self { list, found: VecDeque::new(), ranged: HashSet::new(), is_ended: false }
     }
 
     /// Returns the next file.
     fn next(&mut self, job: &JobState) -> Option<std::result::Result<FoundItem, HydrationFailure>> {
-        self.ahead.pop_front().or_else(|| self.find(job))
+        self.found.pop_front().or_else(|| self.find(job))
     }
 
-    /// Finds one more file ahead of its turn. Returns false if there is no other, or enough are
-    /// known.
+    /// Finds one more file before the job can start it. Returns false if there is no other, or if
+    /// [`MAX_FILES_AHEAD`] files wait.
     fn look_ahead(&mut self, job: &JobState) -> bool {
-        if self.is_ended || self.ahead.len() >= MAX_FILES_AHEAD {
+        if self.is_ended || self.found.len() >= MAX_FILES_AHEAD {
             return false;
         }
         let found = self.find(job);
-        self.ahead.extend(found);
+        self.found.extend(found);
         true
     }
 
@@ -214,7 +215,8 @@ fn run(context: &Arc<HydrationContext>, job: &Arc<JobState>, wanted: HydrationLi
 /// Opens a wanted file. Returns `None`, and records the failure, if the file cannot be hydrated.
 fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Option<Candidate> {
     let FoundItem { item: wanted, is_first } = found;
-    // The total contains the listed bytes of the file. `start` adds its whole blocks instead.
+    // The total contains the listed bytes of the file. They are subtracted here, because `start`
+    // adds the whole blocks of the file.
     let mut progress = job.lock_progress();
     progress.bytes = progress.bytes.saturating_sub(wanted.listed_bytes());
     drop(progress);
@@ -230,7 +232,7 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
             return None;
         }
     };
-    if let Some(error) = not_kept(&version) {
+    if let Some(error) = unkept_error(&version) {
         job.fail(HydrationFailure { location, error });
         return None;
     }
@@ -245,7 +247,7 @@ fn open(context: &Arc<HydrationContext>, job: &JobState, found: FoundItem) -> Op
 /// Returns the reason why the cache cannot keep an object, if its version gives one. Without a
 /// strong `ETag` or version id, the cache drops the content when the last reader closes it, so a
 /// hydration would be wasted unless a reader has the object open.
-fn not_kept(version: &SharedVersion) -> Option<Error> {
+fn unkept_error(version: &SharedVersion) -> Option<Error> {
     let (table, location) = (&version.table, version.table.location.to_string());
     match table.version.strength() {
         _ if table.version.size.is_none() => Some(Error::NoLength { location }),
@@ -317,7 +319,7 @@ impl Candidate {
         let shared = Arc::new(JobFile::new(Arc::clone(job), cached, checksum_wanted));
         ActiveFile {
             version,
-            next: blocks.start,
+            next_block: blocks.start,
             blocks,
             bytes,
             is_first,
@@ -337,8 +339,9 @@ struct ActiveFile {
     bytes: ByteRange,
     /// True if the object counts as done when this item is done.
     is_first: bool,
-    /// The first block that has not been examined in this round.
-    next: u64,
+    /// The first block that has not been examined in this round. A round is one pass over all
+    /// blocks.
+    next_block: u64,
     round: u32,
     /// Bytes of disk that the file's uncached blocks needed at the start.
     cost: u64,
@@ -356,18 +359,19 @@ impl ActiveFile {
         while !self.is_submitted() && context.queue.has_room_in_background() && self.shared.may_submit() {
             busy = true;
             let most = self.shared.throttle().request().unwrap_or(u64::MAX);
-            let rest = (self.blocks.end - self.next) * BLOCK;
+            let rest = (self.blocks.end - self.next_block) * BLOCK;
             let request = context.queue.background_request(rest).min(most);
             let most = (request / BLOCK).max(1);
-            let fetched = self.version.fetch_in_background(self.next, self.blocks.end, most, &self.shared);
-            self.next = fetched.map_or(self.blocks.end, |blocks| blocks.end);
+            let fetched =
+                self.version.fetch_in_background(self.next_block, self.blocks.end, most, &self.shared);
+            self.next_block = fetched.map_or(self.blocks.end, |blocks| blocks.end);
         }
         busy
     }
 
-    /// Returns whether all fetches of this round have been submitted.
+    /// Returns whether all fetches of the current pass over the blocks have been submitted.
     fn is_submitted(&self) -> bool {
-        self.next >= self.blocks.end || self.shared.has_failed()
+        self.next_block >= self.blocks.end || self.shared.has_failed()
     }
 
     /// Returns the bytes of disk that the file has yet to use.
@@ -416,7 +420,7 @@ impl ActiveFile {
             // A block was released or evicted just when it was about to be stored.
             self.shared.forget_error();
             self.round += 1;
-            self.next = self.blocks.start;
+            self.next_block = self.blocks.start;
             return false;
         }
         if let Some(error) = error {
@@ -455,7 +459,7 @@ impl ActiveFile {
             }
             Some(block) => {
                 self.round += 1;
-                self.next = block;
+                self.next_block = block;
                 false
             }
         }

@@ -22,7 +22,7 @@ type Key = (u64, u64);
 type Rank = (bool, u64);
 
 pub(crate) struct MemoryBlocks {
-    most: usize,
+    max_blocks: usize,
     /// Number of open handles that read ahead and share the memory.
     pub(crate) sequential: AtomicU64,
     table: Mutex<Table>,
@@ -41,18 +41,18 @@ struct Table {
 impl MemoryBlocks {
     /// Creates a memory for `bytes`, but for at least [`MIN_BLOCKS`] blocks.
     pub(crate) fn new(bytes: u64) -> Self {
-        let most = to_usize(bytes / BLOCK).max(MIN_BLOCKS);
-        Self { most, sequential: AtomicU64::new(0), table: Mutex::default() }
+        let max_blocks = to_usize(bytes / BLOCK).max(MIN_BLOCKS);
+        Self { max_blocks, sequential: AtomicU64::new(0), table: Mutex::default() }
     }
 
     /// Returns the read-ahead window of one sequential reader, bytes: its share of three quarters
     /// of the memory.
     pub(super) fn window(&self) -> u64 {
-        self.most as u64 * BLOCK / 4 * 3 / self.sequential.load(Relaxed).max(1)
+        self.max_blocks as u64 * BLOCK / 4 * 3 / self.sequential.load(Relaxed).max(1)
     }
 
     pub(super) fn put(&self, file: u64, block: u64, bytes: &[u8]) {
-        let mut held = self.table.lock().make_room(self.most).unwrap_or_default();
+        let mut held = self.table.lock().make_room(self.max_blocks).unwrap_or_default();
         match Arc::get_mut(&mut held) {
             Some(held) => {
                 held.clear();
@@ -65,7 +65,7 @@ impl MemoryBlocks {
         let mut table = self.table.lock();
         table.remove((file, block));
         // Another thread may have stored a block since room was made.
-        table.make_room(self.most);
+        table.make_room(self.max_blocks);
         table.insert((file, block), true, held);
     }
 
@@ -98,10 +98,10 @@ impl MemoryBlocks {
 }
 
 impl Table {
-    /// Makes room for one block within `most` blocks. Returns the memory of a removed block.
-    fn make_room(&mut self, most: usize) -> Option<Bytes> {
+    /// Makes room for one block within `max_blocks` blocks. Returns the memory of a removed block.
+    fn make_room(&mut self, max_blocks: usize) -> Option<Bytes> {
         let mut removed = None;
-        while self.blocks.len() >= most
+        while self.blocks.len() >= max_blocks
             && let Some((_, key)) = self.order.pop_first()
         {
             removed = self.blocks.remove(&key);

@@ -49,7 +49,7 @@ pub(crate) struct Fetch {
     pub(crate) blocks: Range<u64>,
     /// The bytes to request, if fewer than the whole blocks. A block that arrives only in part is
     /// not stored.
-    pub(crate) only: Option<ByteRange>,
+    pub(crate) only_bytes: Option<ByteRange>,
     /// True if some of the blocks belonged to another fetch of this process that has the right to
     /// fetch them.
     pub(crate) took_over: bool,
@@ -70,7 +70,17 @@ impl Fetch {
         blocks: Range<u64>,
         took_over: bool,
     ) -> Self {
-        Self { table, id, priority, blocks, took_over, only: None, distance: 0, handle: None, job: None }
+        Self {
+            table,
+            id,
+            priority,
+            blocks,
+            took_over,
+            only_bytes: None,
+            distance: 0,
+            handle: None,
+            job: None,
+        }
     }
 
     /// Records the position of the reader that the fetch is for, and the reader's handle.
@@ -91,7 +101,7 @@ impl Fetch {
     /// Returns the bytes of `blocks` that the fetch requests.
     pub(crate) fn requested(&self, blocks: &Range<u64>) -> ByteRange {
         let all = self.table.blocks.bytes(blocks);
-        self.only.map_or(all, |only| all.intersect(only))
+        self.only_bytes.map_or(all, |only| all.intersect(only))
     }
 
     /// Returns the versions that are not evicted to make room for the blocks.

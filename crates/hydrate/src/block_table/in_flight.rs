@@ -59,7 +59,7 @@ struct TrackedFetch {
     has_lease: bool,
     pace: FetchPace,
     /// The block that the fetch brings next.
-    next: u64,
+    next_block: u64,
     blocks: Range<u64>,
     /// Number of blocks that the fetch still owns.
     owned: u64,
@@ -72,8 +72,8 @@ impl TrackedFetch {
     /// server, where a new request costs the server as much time: MinIO needs 2 ms of processor
     /// time for a request, in which it could send 4 MiB.
     fn brings_soon(&self, block: u64, now: Instant) -> bool {
-        let left = block.saturating_sub(self.next);
-        let arrived = self.next - self.blocks.start;
+        let left = block.saturating_sub(self.next_block);
+        let arrived = self.next_block - self.blocks.start;
         let took = self.started.map(|started| now.saturating_duration_since(started)).filter(|_| arrived > 0);
         let in_time =
             |took: Duration| took.as_nanos() * u128::from(left) <= FAR.as_nanos() * u128::from(arrived);
@@ -133,14 +133,14 @@ impl FetchesInFlight {
             }
         }
         let owned = blocks.end - blocks.start;
-        let next = blocks.start;
+        let next_block = blocks.start;
         let fetch = TrackedFetch {
             priority,
             started: None,
             is_exact: false,
             has_lease: false,
             pace: if priority == Priority::Background { FetchPace::Yielding } else { FetchPace::Steady },
-            next,
+            next_block,
             blocks,
             owned,
         };
@@ -214,7 +214,7 @@ impl FetchesInFlight {
     /// Records that fetch `id` has brought a block, in order.
     pub(crate) fn arrived(&mut self, id: FetchId, block: u64) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
-            fetch.next = block + 1;
+            fetch.next_block = block + 1;
         }
         self.present(id, block);
     }

@@ -48,7 +48,7 @@ pub(crate) struct PendingRead {
 struct Progress {
     deadline: Instant,
     /// Number of blocks that have not arrived.
-    left: usize,
+    missing_blocks: usize,
     /// The bytes for a callback with [`Delivery::Copied`].
     bytes: Vec<u8>,
     /// `None` once the read has ended.
@@ -65,8 +65,13 @@ pub(crate) struct ReadyRead {
 
 impl PendingRead {
     pub(crate) fn new(location: Location, deadline: Instant, receiver: Receiver) -> Self {
-        let progress =
-            Progress { deadline, left: 0, bytes: Vec::new(), receiver: Some(receiver), outcome: None };
+        let progress = Progress {
+            deadline,
+            missing_blocks: 0,
+            bytes: Vec::new(),
+            receiver: Some(receiver),
+            outcome: None,
+        };
         Self { location, progress: Mutex::new(progress), ended: Condvar::new() }
     }
 
@@ -117,7 +122,7 @@ impl PendingRead {
 
     /// Sets the number of blocks that have yet to arrive.
     pub(crate) fn expect(&self, blocks: usize) {
-        self.progress.lock().left = blocks;
+        self.progress.lock().missing_blocks = blocks;
     }
 
     /// Returns the smallest range that contains all bytes of `blocks` that the read needs.
@@ -140,14 +145,14 @@ impl PendingRead {
     /// the callback if its bytes have to be read from the cache.
     pub(crate) fn deliver(&self, block: u64, start: u64, bytes: &[u8]) -> Option<ReadyRead> {
         let mut progress = self.progress.lock();
-        let Progress { receiver, bytes: held, left, .. } = &mut *progress;
+        let Progress { receiver, bytes: held, missing_blocks, .. } = &mut *progress;
         let whole = block_range(block);
         let found = |at: u64, length: usize| {
             let from = to_usize(at - start);
             bytes.get(from..from + length).unwrap_or_default()
         };
-        *left = left.saturating_sub(1);
-        let is_last = *left == 0;
+        *missing_blocks = missing_blocks.saturating_sub(1);
+        let is_last = *missing_blocks == 0;
         match receiver.as_mut()? {
             Receiver::Thread(parts) => parts.iter_mut().for_each(|part| {
                 let (at, memory) = part.overlap(whole);

@@ -33,7 +33,8 @@ use crate::block::BLOCK;
 const MAGIC: [u8; 8] = *b"fbmap\0\0\x01";
 const LIVE_OFFSET: usize = 32;
 const TEXT_OFFSET: usize = 128;
-/// Number of bytes that one call reads for a header. Most texts are short enough for that.
+/// Number of bytes that the first read of a header covers. Most headers end within them, because
+/// their texts are short.
 const HEADER_READ_SIZE: usize = 1024;
 /// Maximum length of the text, bytes: an escaped key of 1 KiB, an `ETag`, and paths up to the
 /// kernel's limit.
@@ -120,8 +121,9 @@ impl Stamp {
 pub(super) struct BlockWord(pub(super) u64);
 
 impl BlockWord {
-    /// Creates the word of a block that was just written. The block starts as referenced. So
-    /// eviction spares a block that was fetched ahead of its reader once.
+    /// Creates the word of a block that was just written. The block starts as referenced, so the
+    /// first pass of eviction spares it even if the reader for which it was fetched has not come
+    /// yet.
     pub(super) fn new(crc: u32, stamp: Stamp) -> Self {
         Self(PRESENT | REFERENCED | u64::from(stamp.0) << STAMP_SHIFT | u64::from(crc))
     }
@@ -272,7 +274,8 @@ pub(super) fn page_cost() -> u64 {
     3 * page()
 }
 
-/// Returns the bytes to count for a new version.
+/// Returns the bytes of disk to count for a new version: its map's first pages and, for more than a
+/// few blocks, the data file's extent list.
 pub(super) fn first_cost(header_len: usize, blocks: u64) -> u64 {
     // Number of extents that ext4 stores in the inode. Other file systems store more.
     const IN_INODE: u64 = 4;
@@ -312,7 +315,7 @@ pub(super) struct BlockMap {
     words_at: usize,
     blocks: u64,
     /// One bit for each page that is known to exist. No page is removed while the map is open.
-    known: Vec<AtomicU64>,
+    known_pages: Vec<AtomicU64>,
 }
 
 impl BlockMap {
@@ -321,9 +324,9 @@ impl BlockMap {
         let len = usize::try_from(header.map_len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mapping = SharedMapping::new(&*file, len)?;
         let pages = len.div_ceil(rustix::param::page_size());
-        let known: Vec<AtomicU64> = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let known_pages: Vec<AtomicU64> = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let words_at = words_at(&header.text);
-        let map = Self { file, mapping, words_at, blocks: header.size.div_ceil(BLOCK), known };
+        let map = Self { file, mapping, words_at, blocks: header.size.div_ceil(BLOCK), known_pages };
         for index in 0..(first_pages(words_at) / page()).min(pages as u64) {
             map.set_known(index);
         }
@@ -420,13 +423,13 @@ impl BlockMap {
     }
 
     fn is_known(&self, page: u64) -> bool {
-        self.known[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
+        self.known_pages[to_usize(page / 64)].load(Ordering::Relaxed) & 1 << (page % 64) != 0
     }
 
     /// Records that a page exists. Returns whether that was unknown before.
     fn set_known(&self, page: u64) -> bool {
         let bit = 1 << (page % 64);
-        self.known[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
+        self.known_pages[to_usize(page / 64)].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
     /// Returns whether another process, or an earlier open, has allocated the page.

@@ -43,9 +43,9 @@ const MAX_REMOVED: usize = 8;
 /// Number of bytes that an eviction frees beyond those that are needed. A round takes a quarter of
 /// a millisecond, and these bytes are 32 blocks, so the cost of the round is shared by 32 fills.
 const BYTES_PER_ROUND: u64 = SHORTEST_REQUEST;
-/// Maximum number of rounds of one eviction. If there is no room after them, the read is not
-/// cached. So after the size of the cache was lowered by a lot, several evictions are needed to
-/// reach the new size.
+/// Maximum number of rounds of one eviction; a round removes the oldest of one sample. If there is
+/// no room after them, the read is not cached. So after the size of the cache was lowered by a lot,
+/// several evictions are needed to reach the new size.
 const MAX_ROUNDS: usize = 64;
 /// Number of rounds without effect after which an eviction gives up, if each round examined only a
 /// sample of the cache.
@@ -187,8 +187,9 @@ fn evict_round(shared: &Arc<Shared>, goal: u64, exempt: Exempt) -> Round {
     Round { freed, examined }
 }
 
-/// Samples versions. Returns each with the time of its last use. Skips exempt versions if a job
-/// needs room: in a cache that the job has filled, a sample would otherwise contain little else.
+/// Samples versions. Returns each with the time of its last use, and whether all versions were
+/// examined. If a job needs room, skips exempt versions: in a cache that the job has filled, a
+/// sample would otherwise contain little else.
 fn sample(shared: &Shared, exempt: Exempt) -> (Vec<(u64, Candidate)>, Examined) {
     let mut found = Vec::new();
     let mut examined = Examined::Everything;
@@ -240,7 +241,7 @@ pub(super) fn remove(shared: &Shared, paths: &CachePaths, exempt: Exempt) -> Ver
         return VersionRemoval::Nothing;
     }
     let bytes = accounted_bytes_of(&shared.dir, header.as_ref(), &map, paths);
-    let freeing = shared.usage.free(bytes);
+    let freeing = shared.usage.begin_freeing(bytes);
     if paths.remove(&shared.dir).is_err() {
         return VersionRemoval::Nothing;
     }

@@ -302,7 +302,7 @@ fn recover(shared: &Shared, map: &BlockMap, map_file: &File, data: &DataFile) {
         // The usage counters already include this number, see `evict::accounted_bytes_of`.
         live.charged.store(now, Ordering::Relaxed);
     } else if now < before {
-        let freeing = shared.usage.free(before - now);
+        let freeing = shared.usage.begin_freeing(before - now);
         live.charged.store(now, Ordering::SeqCst);
         freeing.complete();
     }
@@ -322,7 +322,7 @@ impl OpenVersion {
 impl Drop for OpenVersion {
     fn drop(&mut self) {
         let live = self.map.live();
-        let free = || self.shared.usage.free(live.charged.load(Ordering::SeqCst));
+        let free = || self.shared.usage.begin_freeing(live.charged.load(Ordering::SeqCst));
         if self.retention == Retention::Temporary {
             free().complete();
             return;

@@ -93,6 +93,7 @@ struct AppendedPack {
 /// The result of [`Packs::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PackInsertion {
+    /// The record was written and published.
     Here,
     /// The object already had a record.
     Already,
@@ -193,7 +194,8 @@ impl Packs {
         }
         let published = self.publish(tag, place, flags, exempt, shared);
         if published != PackInsertion::Here {
-            // If the table was replaced in between, the current table may contain the place.
+            // // If the table was replaced after the place was published in it, the new table may
+            // contain the place too.
             self.current().remove(tag, place);
             punch(&file, place);
         }
@@ -238,7 +240,7 @@ impl Packs {
             return None;
         }
         let bytes = seen.place.bytes();
-        let freeing = shared.usage.free(bytes);
+        let freeing = shared.usage.begin_freeing(bytes);
         if !table.remove(seen.tag, seen.place) {
             return None;
         }
@@ -292,11 +294,13 @@ impl Packs {
     }
 
     /// Returns the published records of one location, and of other locations with the same hash.
-    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
-        self.current().of_location(location)
+    pub(super) fn records_of_location(&self, location: &str) -> Vec<SlotCopy> {
+        self.current().slots_of_location(location)
     }
 
-    /// Claims the exclusive right to fetch an object, like the lease of a version's blocks.
+    /// Claims the exclusive right to fetch an object, like the lease of a version's blocks. Returns
+    /// the locked byte range, which the caller must unlock, or `None` if another fetch has the
+    /// right.
     pub(super) fn try_lease(&self, tag: u64) -> Option<Range<u64>> {
         let part = leases((tag >> 8)..(tag >> 8) + 1);
         self.locks.try_lock(part.clone(), LockMode::Exclusive).then_some(part)
@@ -383,7 +387,7 @@ impl Packs {
         table.copy_from(full);
         page.table.store(number, Ordering::SeqCst);
         page.replacing.store(0, Ordering::SeqCst);
-        let freeing = shared.usage.free(full.on_disk());
+        let freeing = shared.usage.begin_freeing(full.on_disk());
         if self.dir.remove(&PackTable::file_name(full.number())).is_ok() {
             subtract(&page.charged, full.on_disk());
             freeing.complete();
@@ -434,8 +438,8 @@ impl Packs {
             match self.dir.file(&pack_name(number), FileAccess::CreateNew) {
                 Ok(file) => {
                     let file = LockFile::new(file);
-                    // Another process may have locked the pack just before, to find out whether it
-                    // is empty.
+                    // // Another process that looks for empty packs may have locked or removed the
+                    // new pack already. Then the loop tries the next number.
                     if try_lock(&file, &OPEN, LockMode::Exclusive)? && file.metadata()?.nlink() > 0 {
                         return Ok(AppendedPack { number, file: Arc::new(file), end: 0 });
                     }

@@ -90,7 +90,7 @@ impl OpenVersion {
         if !punches || count == 0 || !self.punch(blocks) {
             return 0;
         }
-        let freeing = self.shared.usage.free(freed);
+        let freeing = self.shared.usage.begin_freeing(freed);
         subtract(&live.charged, freed);
         freeing.complete();
         freed

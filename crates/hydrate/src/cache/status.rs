@@ -162,7 +162,7 @@ impl Cache {
     /// Returns the packed versions of a location.
     pub(super) fn packed_of(&self, location: &Location) -> Vec<Packed> {
         let Some(packs) = &self.shared.packs else { return Vec::new() };
-        let found = packs.of_location(&location_text(location)).into_iter();
+        let found = packs.records_of_location(&location_text(location)).into_iter();
         let packed = found.filter_map(|seen| Packed::from_record(&self.shared, &seen).ok());
         packed
             .filter(|packed| packed.identity().location().is_some_and(|found| is_same(&found, location)))

@@ -171,7 +171,7 @@ impl CacheUsage {
     }
 
     /// Announces that `bytes` of a version are about to be freed.
-    pub(super) fn free(&self, bytes: u64) -> Freeing<'_> {
+    pub(super) fn begin_freeing(&self, bytes: u64) -> Freeing<'_> {
         self.counters().moving.fetch_add(bytes, Ordering::SeqCst);
         Freeing { usage: self, bytes }
     }

@@ -2,10 +2,10 @@
 //! blocks need not be read again when the whole version is verified.
 //!
 //! The thread that fetches a block reads it back right after writing it, while it is in the
-//! processor's cache. Reading 1 GiB again at the end would take twice the processor time, and every
-//! reader of the whole file would wait for that. Adjacent blocks form one run with one checksum, so
-//! the memory needed depends on the number of fetches. The runs are valid for one generation of the
-//! map, which means as long as no process has removed a block.
+//! processor's cache. Reading it again at the end would take twice as much processor time, and
+//! every reader of the whole file would wait for that. Adjacent blocks form one run with one
+//! checksum, so the memory needed depends on the number of fetches. The runs are valid for one
+//! generation of the map, which means as long as no process has removed a block.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -39,7 +39,7 @@ const MIN_SYNCED_SIZE: u64 = SHORTEST_REQUEST;
 /// killed processes were filling.
 const MAX_COUNT_ERROR: u64 = 64;
 /// Smallest number of blocks for which another thread is started. A thread checks this many blocks
-/// in a few milliseconds.
+/// in about a millisecond.
 const BLOCKS_PER_THREAD: u64 = SHORTEST_REQUEST / BLOCK;
 
 /// The result of verifying a whole version.

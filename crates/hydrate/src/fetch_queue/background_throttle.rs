@@ -27,7 +27,7 @@ struct Pace {
     /// Number of running fetches for readers.
     readers: usize,
     /// The time at which the last reader's fetch ended.
-    left: Option<Instant>,
+    last_reader_ended: Option<Instant>,
     /// Bytes per second of all background work, measured when it was last undisturbed.
     rate: f64,
     /// Start of the current measuring period.
@@ -46,7 +46,7 @@ pub(crate) struct ReaderFetch<'a> {
 impl Default for BackgroundThrottle {
     fn default() -> Self {
         let now = Instant::now();
-        let pace = Pace { readers: 0, left: None, rate: 0.0, since: now, moved: 0, next: now };
+        let pace = Pace { readers: 0, last_reader_ended: None, rate: 0.0, since: now, moved: 0, next: now };
         Self { pace: Mutex::new(pace) }
     }
 }
@@ -58,7 +58,7 @@ impl BackgroundThrottle {
         ReaderFetch { throttle: self }
     }
 
-    /// Records bytes moved by background work. Returns the time for which this work must pause.
+    /// Records bytes moved by background work. Returns the time for which that work must pause.
     pub(crate) fn pause_after(&self, bytes: u64, now: Instant) -> Duration {
         let mut pace = self.pace.lock();
         if !pace.has_readers(now) {
@@ -87,7 +87,10 @@ impl BackgroundThrottle {
 
 impl Pace {
     fn has_readers(&self, now: Instant) -> bool {
-        self.readers > 0 || self.left.is_some_and(|left| now.saturating_duration_since(left) < READER_LINGER)
+        self.readers > 0
+            || self
+                .last_reader_ended
+                .is_some_and(|ended| now.saturating_duration_since(ended) < READER_LINGER)
     }
 
     fn measure(&mut self, bytes: u64, now: Instant) {
@@ -106,7 +109,7 @@ impl Drop for ReaderFetch<'_> {
     fn drop(&mut self) {
         let mut pace = self.throttle.pace.lock();
         pace.readers -= 1;
-        pace.left = Some(Instant::now());
+        pace.last_reader_ended = Some(Instant::now());
     }
 }
 

@@ -132,7 +132,7 @@ impl Queues {
     }
 
     /// Counts an idle thread that runs again. Returns whether any thread was woken and has not run
-    /// yet. That may be another thread than this one, which has then woken by itself.
+    /// yet. If that is another thread, the calling thread has woken by itself.
     pub(super) fn count_resumed_thread(&mut self) -> bool {
         let was_woken = self.woken > 0;
         if was_woken {

@@ -69,7 +69,7 @@ fn a_window_grows_while_readers_wait_and_then_stays() {
         "no more than in proportion to what was read"
     );
     read_sequentially(&mut read_ahead, 10 * BLOCK, 256 * BLOCK, BLOCK);
-    let reached = read_ahead.sequences[0].ahead;
+    let reached = read_ahead.sequences[0].fetched_end;
     assert_eq!(read_ahead.sequences[0].window, WINDOW);
     let ahead = read_ahead.note(256 * BLOCK..300 * BLOCK, FoundBytes::All).unwrap();
     assert_eq!(ahead.range.start, reached);

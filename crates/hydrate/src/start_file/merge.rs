@@ -18,9 +18,9 @@ pub struct MergedStartFile {
     pub left_out: u64,
 }
 
-/// Joins start files, the newest of which must be the last. Each range is ordered by the number of
-/// bytes that its run had read before it. If several runs have read a range, the smallest of their
-/// numbers counts. Ranges after the first `max` bytes are left out, in whole blocks.
+/// Joins start files, the newest of which must be the last. Ranges are sorted by the number of
+/// bytes that their run had read before them. If several runs have read a range, the smallest of
+/// their numbers counts. Ranges after the first `max` bytes are left out, in whole blocks.
 ///
 /// # Errors
 /// The files are of several locations, or a file is from a release that recorded no location.

@@ -21,11 +21,11 @@ pub(super) enum ScanJob {
 #[derive(Debug)]
 pub(super) struct FoundDirectory {
     /// The parent directory, if it is still open.
-    pub(super) at: Option<Arc<DirectoryHandle>>,
+    pub(super) parent: Option<Arc<DirectoryHandle>>,
     /// Path from the root, with a `/` at its end.
     pub(super) path: Vec<u8>,
     /// Offset of the directory's own name in `path`.
-    pub(super) name: usize,
+    pub(super) name_start: usize,
     pub(super) depth: u32,
     /// True if the directory is known to be on the root's file system.
     pub(super) on_root: bool,

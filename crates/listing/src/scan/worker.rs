@@ -30,7 +30,7 @@ pub(super) struct Worker<'a, V> {
     visitor: V,
     thread_cwd: ThreadCwd<'a>,
     /// Time at which the visitor last got a batch.
-    shown: Option<Instant>,
+    last_visit: Option<Instant>,
 }
 
 /// Result of one read of a directory.
@@ -41,7 +41,7 @@ enum Read {
 
 impl<'a, V: Visitor> Worker<'a, V> {
     pub(super) fn new(scan: &'a Scan, index: usize, visitor: V, thread_cwd: ThreadCwd<'a>) -> Self {
-        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, thread_cwd, shown: None }
+        Self { scan, index, batch: Batch::new(scan.tuning.buffer), visitor, thread_cwd, last_visit: None }
     }
 
     pub(super) fn into_visitor(self) -> V {
@@ -60,7 +60,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         while let Some(cursor) = next {
             next = self.step(cursor, enlist);
         }
-        if self.shown.is_none_or(|shown| shown.elapsed() >= MAX_ENTRY_WAIT) {
+        if self.last_visit.is_none_or(|time| time.elapsed() >= MAX_ENTRY_WAIT) {
             self.flush();
         }
     }
@@ -72,7 +72,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
             if !self.scan.pool.is_stopped() && self.visitor.visit(&mut self.batch).is_break() {
                 self.scan.pool.stop();
             }
-            self.shown = Some(Instant::now());
+            self.last_visit = Some(Instant::now());
         }
         self.batch.clear();
         if self.batch.capacity() < self.scan.tuning.buffer {
@@ -92,8 +92,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
     /// Opens a directory. `None` if it must not be entered, or cannot be opened.
     fn enter(&mut self, found: FoundDirectory) -> Option<DirectoryCursor> {
         let symlinks = self.scan.options.symlinks;
-        let opened = match found.at {
-            Some(at) => at.enter(&found.path[found.name..found.path.len() - 1], symlinks),
+        let opened = match found.parent {
+            Some(parent) => parent.enter(&found.path[found.name_start..found.path.len() - 1], symlinks),
             None => self.scan.root.descend(&found.path, symlinks),
         };
         let opened = opened.and_then(|open| Ok((self.identify(&open)?, open)));
@@ -123,7 +123,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Reads the identity of a directory if it is needed, to detect loops, other file systems or
-    /// the refused directory. This costs a system call per directory.
+    /// the directory that the bounds refuse. This costs a system call per directory.
     fn identify(&self, open: &DirectoryHandle) -> rustix::io::Result<Option<DirectoryIdentity>> {
         let options = &self.scan.options;
         let matters = options.symlinks == Symlinks::Follow
@@ -293,9 +293,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
                     continue;
                 }
                 let found = FoundDirectory {
-                    at: open.may_stay().then(|| Arc::clone(open)),
+                    parent: open.may_stay().then(|| Arc::clone(open)),
                     path,
-                    name: directory.path().len(),
+                    name_start: directory.path().len(),
                     depth: directory.depth() + 1,
                     on_root: entry.stat().is_some_and(|stat| stat.device == self.scan.identity.device),
                     above: chain.cloned(),

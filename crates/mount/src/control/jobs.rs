@@ -11,8 +11,9 @@ use rustix_futex_sync::Mutex;
 use super::protocol::{ControlResponse, HydrateRequest, JobFailure, JobProgress};
 use crate::filesystem::FileSystem;
 
-/// Maximum number of ended jobs that are remembered. Clients poll every tenth of a second, and
-/// thousands of jobs may be started in a day.
+/// Maximum number of ended jobs that are remembered. Not all are, because thousands of jobs may be
+/// started in a day. A client asks ten times a second, so it usually learns of the end of its job
+/// before 64 other jobs have ended.
 const MAX_ENDED_JOBS: usize = 64;
 /// Maximum number of failures in one answer. Clients ask for the others one answer after another.
 const MAX_REPORTED_FAILURES: usize = 100;
@@ -54,7 +55,8 @@ impl MountJobs {
         }
     }
 
-    /// Returns the progress of a job, with the failures that follow the `known_failures`.
+    /// Returns the progress of a job, and its next failures. The client has the first
+    /// `known_failures` failures already.
     pub(super) fn progress(&self, job: u64, known_failures: usize) -> ControlResponse {
         let Some(job) = self.get(job) else { return unknown_job() };
         let progress = job.progress();

@@ -29,7 +29,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A hydrated file that the kernel reads directly.
 pub(super) struct PassthroughFile {
-    id: BackingId,
+    backing_id: BackingId,
     /// Prevents the file from being evicted.
     _file: Backing,
 }
@@ -70,7 +70,7 @@ impl FileOpener {
             Some(job) => {
                 let (done, late, deadline) = (Arc::clone(self), Arc::clone(self), self.pool.deadline());
                 let file = reader.handle.file().clone();
-                self.pool.within(
+                self.pool.run_with_deadline(
                     (reply, reader),
                     move || {
                         // The job itself ends later, after its bytes were written to the disk.
@@ -133,10 +133,10 @@ impl FileOpener {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
                 reply.opened(FileHandle(handle), flags);
             }
-            InodeReadMode::Through(file) => {
+            InodeReadMode::Direct(file) => {
                 self.core.note_whole(&node);
-                operations.through.fetch_add(1, Ordering::Relaxed);
-                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.id);
+                operations.direct_opens.fetch_add(1, Ordering::Relaxed);
+                reply.opened_passthrough(FileHandle(handle), FopenFlags::FOPEN_NOFLUSH, &file.backing_id);
             }
         }
         self.core.prefetch.file_opened(&node, &self.pool);
@@ -150,7 +150,7 @@ impl FileOpener {
         }
         let file = file.backing()?;
         match reply.open_backing(&file) {
-            Ok(id) => Some(PassthroughFile { id, _file: file }),
+            Ok(backing_id) => Some(PassthroughFile { backing_id, _file: file }),
             Err(error) => {
                 self.refuse();
                 tracing::info!("hydrated files are read through the page cache: passthrough: {error}");
@@ -168,7 +168,7 @@ impl FileOpener {
         };
         if file.with_packed(store) == Some(true) {
             self.core.note_whole(node);
-            self.core.operations.handed.fetch_add(1, Ordering::Relaxed);
+            self.core.operations.given_contents.fetch_add(1, Ordering::Relaxed);
         }
     }
 

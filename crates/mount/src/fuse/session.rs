@@ -46,7 +46,8 @@ impl ServedMount {
     }
 }
 
-/// Asks the kernel to forget inodes: by `prune`, or else by invalidating their names.
+/// Asks the kernel to forget inodes: through the [`InodePruner`] if the kernel supports its
+/// message, otherwise by invalidating their names.
 #[derive(Default)]
 pub(super) struct InodeForgetter {
     notifier: OnceLock<Notifier>,

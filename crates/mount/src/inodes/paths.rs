@@ -10,8 +10,10 @@ pub(crate) struct InodePaths {
     numbers: HashMap<Arc<[u8]>, u32>,
     /// For each number, its path and the number of users.
     slots: Vec<(Arc<[u8]>, u32)>,
-    free: Vec<u32>,
-    /// The number that was looked up last, because children of the same directory come together.
+    /// Numbers that no path has.
+    free_numbers: Vec<u32>,
+    /// The number that was looked up last. It is tried first, because the children of a directory
+    /// are often looked up one after another.
     last: Option<u32>,
 }
 
@@ -32,7 +34,7 @@ impl InodePaths {
         let number = self.find(path).unwrap_or_else(|| {
             let path: Arc<[u8]> = path.into();
             let slot = (Arc::clone(&path), 0);
-            let number = self.free.pop().unwrap_or(self.slots.len() as u32);
+            let number = self.free_numbers.pop().unwrap_or(self.slots.len() as u32);
             if number as usize == self.slots.len() {
                 self.slots.push(slot);
             } else {
@@ -52,7 +54,7 @@ impl InodePaths {
         if *users == 0 {
             self.numbers.remove(&**path);
             *path = Arc::from([]);
-            self.free.push(number);
+            self.free_numbers.push(number);
             self.last = None;
         }
     }

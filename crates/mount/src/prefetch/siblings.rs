@@ -42,7 +42,7 @@ const MAX_BATCH_BYTES: u64 = 16 << 20;
 /// cached.
 const MAX_UNPROVED: usize = 256;
 /// Maximum number of bytes of files that are fetched for an open that was not expected. A link of
-/// 40 MB/s brings this many in a quarter of the open's round trip.
+/// 40 MB/s brings this many in 26 ms, less than one round trip of 30 ms.
 const UNEXPECTED_BATCH_BYTES: u64 = 1 << 20;
 /// Maximum number of directories that are remembered. If there are more, all of them are forgotten,
 /// which costs each directory a few round trips.
@@ -52,9 +52,9 @@ const MAX_DIRECTORIES: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct DirectoryOpens {
     /// The position after the file that was opened last.
-    next: usize,
+    next_position: usize,
     /// The position up to which files were fetched ahead.
-    ahead: usize,
+    fetched_end: usize,
     /// Number of files to fetch ahead. 0 until files are opened in order.
     window: usize,
     /// True if a file has been opened.
@@ -67,7 +67,7 @@ struct DirectoryOpens {
 
 /// The positions of files to fetch, and the maximum number of their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Batch {
+struct FilesToFetch {
     files: Range<usize>,
     bytes: u64,
     order: Order,
@@ -85,8 +85,8 @@ enum Order {
 impl DirectoryOpens {
     /// The state after a listing was read: the files may be opened in order, from the first on.
     const LISTED: Self = Self {
-        next: 0,
-        ahead: 0,
+        next_position: 0,
+        fetched_end: 0,
         window: FIRST_BATCH / 2,
         is_opened: false,
         unordered_end: 0,
@@ -94,17 +94,21 @@ impl DirectoryOpens {
     };
 
     /// Records that the file at `position` is opened. Returns the files to fetch.
-    fn open(&mut self, position: usize) -> Batch {
+    fn open(&mut self, position: usize) -> FilesToFetch {
         let was_opened = std::mem::replace(&mut self.is_opened, true);
         // Some files up to `ahead` may be skipped: entries that are not files, and files that the
         // program does not read.
-        let is_in_order = (self.next..=self.ahead.max(self.next)).contains(&position);
+        let is_in_order = (self.next_position..=self.fetched_end.max(self.next_position)).contains(&position);
         if is_in_order {
-            return Batch { files: self.in_order(position), bytes: MAX_BATCH_BYTES, order: Order::Listed };
+            return FilesToFetch {
+                files: self.in_order(position),
+                bytes: MAX_BATCH_BYTES,
+                order: Order::Listed,
+            };
         }
-        (self.next, self.ahead, self.window) = (position + 1, position + 1, 0);
+        (self.next_position, self.fetched_end, self.window) = (position + 1, position + 1, 0);
         if !was_opened {
-            return Batch::default();
+            return FilesToFetch::default();
         }
         let was_expected = position < self.unordered_end;
         let grows = was_expected || self.unordered_end < MAX_UNPROVED;
@@ -113,19 +117,19 @@ impl DirectoryOpens {
         let from = self.unordered_end;
         self.unordered_end += self.unordered_count;
         let bytes = if was_expected { MAX_BATCH_BYTES } else { UNEXPECTED_BATCH_BYTES };
-        Batch { files: from..self.unordered_end, bytes, order: Order::Any }
+        FilesToFetch { files: from..self.unordered_end, bytes, order: Order::Any }
     }
 
     /// Records that the next file in order is opened. Returns the files to fetch ahead.
     fn in_order(&mut self, position: usize) -> Range<usize> {
         self.window = (self.window * 2).clamp(FIRST_BATCH, MAX_BATCH);
-        self.next = position + 1;
-        let from = self.ahead.max(self.next);
-        if from >= self.next + self.window / 2 {
+        self.next_position = position + 1;
+        let from = self.fetched_end.max(self.next_position);
+        if from >= self.next_position + self.window / 2 {
             return from..from;
         }
-        self.ahead = from.max(self.next + self.window);
-        from..self.ahead
+        self.fetched_end = from.max(self.next_position + self.window);
+        from..self.fetched_end
     }
 }
 
@@ -150,14 +154,14 @@ impl Siblings {
         });
     }
 
-    fn open(&self, path: &[u8], position: usize) -> Batch {
+    fn open(&self, path: &[u8], position: usize) -> FilesToFetch {
         self.with(path, |run| run.open(position))
     }
 
     /// Records that files were fetched only up to `end`, because they have too many bytes.
     fn reached(&self, path: &[u8], order: Order, end: usize) {
         self.with(path, |run| match order {
-            Order::Listed => run.ahead = run.ahead.min(end),
+            Order::Listed => run.fetched_end = run.fetched_end.min(end),
             Order::Any => run.unordered_end = run.unordered_end.min(end),
         });
     }
@@ -193,7 +197,7 @@ impl Prefetch {
         }
         let path = parent(&node.path);
         let name = name_of(&node.path);
-        let Some(directory) = self.directories.around(path, name) else { return };
+        let Some(directory) = self.directories.snapshot_around(path, name) else { return };
         self.member_opened(node, &directory, pool);
         if node.pin.size().is_none_or(|size| size > SMALL_FILE) {
             return;
@@ -209,8 +213,8 @@ impl Prefetch {
 
     /// Returns the first files of a batch that together do not exceed its maximum number of bytes,
     /// as positions in `directory`.
-    fn affordable(&self, directory: &DirectorySnapshot, path: &[u8], batch: Batch) -> Range<usize> {
-        let Batch { files: wanted, bytes: most, order } = batch;
+    fn affordable(&self, directory: &DirectorySnapshot, path: &[u8], batch: FilesToFetch) -> Range<usize> {
+        let FilesToFetch { files: wanted, bytes: most, order } = batch;
         let (first, end) = (directory.first_position(), wanted.end.min(directory.end_position()));
         let (mut at, mut bytes) = (wanted.start.max(first), 0);
         while at < end && bytes < most {
@@ -240,7 +244,7 @@ mod tests {
     #[test]
     fn the_first_file_fetches_nothing_and_the_next_in_order_does() {
         let mut run = DirectoryOpens::default();
-        assert_eq!(run.open(20), Batch::default());
+        assert_eq!(run.open(20), FilesToFetch::default());
         assert_eq!(run.open(21).files, 22..30);
         assert_eq!(run.open(22).files, 30..39);
         let opened = [23, 24, 25, 26, 27].map(|position| run.open(position).files);
@@ -252,18 +256,27 @@ mod tests {
     #[test]
     fn in_no_order_twice_as_many_are_fetched_each_time_and_few_again_if_none_was_right() {
         let mut run = DirectoryOpens::default();
-        assert_eq!(run.open(500), Batch::default());
-        assert_eq!(run.open(20), Batch { files: 0..8, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
-        assert_eq!(run.open(300), Batch { files: 8..24, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any });
-        assert_eq!(run.open(3), Batch { files: 24..56, bytes: MAX_BATCH_BYTES, order: Order::Any });
+        assert_eq!(run.open(500), FilesToFetch::default());
+        assert_eq!(
+            run.open(20),
+            FilesToFetch { files: 0..8, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any }
+        );
+        assert_eq!(
+            run.open(300),
+            FilesToFetch { files: 8..24, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any }
+        );
+        assert_eq!(run.open(3), FilesToFetch { files: 24..56, bytes: MAX_BATCH_BYTES, order: Order::Any });
         assert_eq!(run.open(1).files, 56..120);
         assert_eq!(run.open(901).files, 120..248);
         assert_eq!(run.open(500).files, 248..504);
         assert_eq!(
             run.open(930),
-            Batch { files: 504..512, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any }
+            FilesToFetch { files: 504..512, bytes: UNEXPECTED_BATCH_BYTES, order: Order::Any }
         );
-        assert_eq!(run.open(931), Batch { files: 932..940, bytes: MAX_BATCH_BYTES, order: Order::Listed });
+        assert_eq!(
+            run.open(931),
+            FilesToFetch { files: 932..940, bytes: MAX_BATCH_BYTES, order: Order::Listed }
+        );
     }
 
     #[test]

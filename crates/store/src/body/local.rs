@@ -69,7 +69,7 @@ impl LocalSource {
         // Each step is short: progress and cancellation are checked several times a second.
         let step = to_usize(most.min(SHORTEST_REQUEST));
         let mut to = offset;
-        let _turn = sink.turn();
+        let _lock = sink.lock_writes();
         match rustix::fs::copy_file_range(
             &self.file,
             Some(&mut self.offset),

@@ -64,8 +64,8 @@ impl Google {
         match (most, query.delimiter()) {
             (Some(most), _) => call.query.push(("maxResults", most.to_string())),
             (None, None) => call.query.push(("maxResults", PAGE.to_string())),
-            // The service's default is the same limit. No limit is sent, because fake-gcs-server
-            // then repeats all prefixes on every page.
+            // No limit is sent with a delimiter, because fake-gcs-server then repeats all prefixes
+            // on every page. The default of the service is the same limit.
             (None, Some(_)) => {}
         }
         let (head, body) = self.call(&call)?;

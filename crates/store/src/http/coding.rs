@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(found("/a.gz.txt?x=.gz", gzip, None).as_deref(), Some("gzip"));
         let vary = format!("{gzip}Vary: Origin, Accept-Encoding\r\n");
         assert_eq!(found("/a.txt", &vary, Some(7)).as_deref(), Some("gzip"));
-        // A stored object with this property, and compressed files.
+        // The coding is that of a stored object, or of a file with the name of a compressed file.
         assert_eq!(found("/a.txt", gzip, Some(7)), None);
         for (target, coding) in
             [("/a.tar.gz", "gzip"), ("/a.TGZ?x=1", "x-gzip"), ("/a.Z", "compress"), ("/a.zst", "zstd")]

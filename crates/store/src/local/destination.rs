@@ -56,7 +56,7 @@ pub(super) struct PartialDestination {
     pub(super) over: ReplaceKind,
     /// The directory beneath which the name was resolved, and the path from there to the directory
     /// of the name.
-    pub(super) above: Option<(Arc<OwnedFd>, PathBuf)>,
+    pub(super) resolved_from: Option<(Arc<OwnedFd>, PathBuf)>,
 }
 
 impl PartialDestination {
@@ -98,14 +98,14 @@ impl PartialDestination {
             mode,
             path,
             over: ReplaceKind::File,
-            above: None,
+            resolved_from: None,
         })
     }
 
     /// Returns the name under which the file system has a component of this path, if that name
     /// differs from the component.
     fn other_spelling(&self) -> std::result::Result<Option<OsString>, Errno> {
-        match &self.above {
+        match &self.resolved_from {
             Some((root, above)) => Ok(other_part(root, &above.join(&self.name))?.map(|(_, other)| other)),
             None => other_spelling(&self.directory, &self.name),
         }
@@ -137,8 +137,8 @@ impl PartialDestination {
             }
         };
         let above = root.shared().map_err(|error| io_error(&path, error))?;
-        let above = Some((above, name.parent().unwrap_or(Path::new("")).to_owned()));
-        Ok(Self { directory, name: last.to_owned(), path, mode, over, above })
+        let resolved_from = Some((above, name.parent().unwrap_or(Path::new("")).to_owned()));
+        Ok(Self { directory, name: last.to_owned(), path, mode, over, resolved_from })
     }
 
     /// Renames the file to a name that was free at the lookup. If another process has since written

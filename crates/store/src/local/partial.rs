@@ -176,8 +176,8 @@ impl LocalFile {
         self.stem == self.place.name
     }
 
-    /// Returns the path from which the name of the journal is derived: the destination, if the
-    /// write can be resumed.
+    /// Returns the path from which the name of the journal is derived: the destination if the write
+    /// can be resumed, otherwise a path with the random name of the partial file.
     #[must_use]
     pub fn journaled_path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.stem)

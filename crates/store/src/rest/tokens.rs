@@ -31,26 +31,26 @@ pub(crate) struct BearerToken {
 /// The token in use. One thread at a time requests a new token, while the others wait for it.
 #[derive(Default)]
 pub(crate) struct Tokens {
-    known: Mutex<Option<BearerToken>>,
+    current: Mutex<Option<BearerToken>>,
 }
 
 impl Tokens {
     pub(crate) fn header(&self, fetch: impl FnOnce() -> Result<BearerToken>) -> Result<String> {
-        let mut known = self.known.lock();
-        if known.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
+        let mut current = self.current.lock();
+        if current.as_ref().is_none_or(|token| token.ends < Instant::now() + RENEW_BEFORE) {
             match fetch() {
-                Ok(token) => *known = Some(token),
+                Ok(token) => *current = Some(token),
                 // The old token is still valid. The next call requests a new one.
-                Err(_) if known.as_ref().is_some_and(|token| token.ends > Instant::now()) => {}
+                Err(_) if current.as_ref().is_some_and(|token| token.ends > Instant::now()) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(known.as_ref().map(|token| format!("Bearer {}", token.text)).unwrap_or_default())
+        Ok(current.as_ref().map(|token| format!("Bearer {}", token.text)).unwrap_or_default())
     }
 
     /// Drops a token that was refused. Returns true if there was a token.
     pub(crate) fn forget(&self) -> bool {
-        self.known.lock().take().is_some()
+        self.current.lock().take().is_some()
     }
 }
 

@@ -70,17 +70,17 @@ impl LearntNames {
     ) -> Result<NameForm> {
         let possible = self.0.lock().clone();
         let agree = |name: &&str| possible.windows(2).all(|two| two[0].decode(name) == two[1].decode(name));
-        let doubtful: Vec<&str> = names.iter().filter(|name| !agree(name)).copied().collect();
+        let ambiguous: Vec<&str> = names.iter().filter(|name| !agree(name)).copied().collect();
         // Encoded names have neither spaces nor non-ASCII characters.
         let is_literal = |name: &&str| name.contains(' ') || !name.is_ascii();
         let found = if names.iter().any(is_literal) {
             vec![NameForm::Literal]
-        } else if doubtful.is_empty() {
+        } else if ambiguous.is_empty() {
             return Ok(possible[0]);
         } else {
             let plain = plain()?;
             let fits =
-                |form: &NameForm| doubtful.iter().all(|name| plain.contains(form.decode(name).as_ref()));
+                |form: &NameForm| ambiguous.iter().all(|name| plain.contains(form.decode(name).as_ref()));
             possible.iter().copied().filter(fits).collect()
         };
         // Without encoding, names that are illegal in XML make the page unusable. Then the most

@@ -136,7 +136,8 @@ impl RemoteTree {
     /// Fails if a directory must not be listed.
     fn check_enterable(&self, directory: &[u8]) -> Result<()> {
         let name = directory.strip_suffix(b"/").unwrap_or(directory);
-        let is_destination = self.destination.as_ref().is_some_and(|it| it.within.as_deref() == Some(name));
+        let is_destination =
+            self.destination.as_ref().is_some_and(|it| it.name_in_source.as_deref() == Some(name));
         match self.links_seen.lock().get(directory) {
             Some(LinkTarget::Above) => {
                 let why = "a symbolic link to a directory above it".to_owned();
@@ -261,7 +262,8 @@ impl RemoteTree {
 struct RealDestination {
     path: Vec<u8>,
     /// The name of the destination below the source, if it is there.
-    within: Option<Vec<u8>>,
+    name_in_source: Option<Vec<u8>>,
+    /// True if the run deletes names that only the destination has.
     deletes: bool,
 }
 
@@ -276,9 +278,13 @@ impl RealDestination {
         }
         let Some(root) = resolve(sftp, source, cancel)? else { return Ok(None) };
         let Some(path) = resolve_missing(sftp, &to.destination, cancel)? else { return Ok(None) };
-        let within = path.strip_prefix(root.as_slice()).filter(|_| is_within(&path, &root));
-        let within = within.map(|rest| rest.strip_prefix(b"/").unwrap_or(rest).to_vec());
-        Ok(Some(Self { within: within.filter(|name| !name.is_empty()), path, deletes: to.deletes }))
+        let name_in_source = path.strip_prefix(root.as_slice()).filter(|_| is_within(&path, &root));
+        let name_in_source = name_in_source.map(|rest| rest.strip_prefix(b"/").unwrap_or(rest).to_vec());
+        Ok(Some(Self {
+            name_in_source: name_in_source.filter(|name| !name.is_empty()),
+            path,
+            deletes: to.deletes,
+        }))
     }
 
     /// Returns true if following a link of the source harms the run. If the link's target contains

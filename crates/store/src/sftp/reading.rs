@@ -38,9 +38,9 @@ struct LastRead {
     stated: Option<u64>,
     /// The request number of the read of the byte after the stated length. `None` if the last read
     /// of the range includes that byte.
-    beyond: Option<u32>,
+    read_beyond_end: Option<u32>,
     /// True if there is content after the stated length.
-    goes_on: bool,
+    has_more_content: bool,
 }
 
 /// A read in flight, and the range that it reads.
@@ -128,11 +128,11 @@ impl SftpReading {
         }
         if self.unsent.is_empty() && self.last_look.is_none() {
             if let Some(stated) = self.end.stated
-                && self.end.beyond.is_none()
+                && self.end.read_beyond_end.is_none()
                 && self.sent.back().is_none_or(|last| last.asked <= to_usize(last.range.len()))
             {
                 let behind = SftpRequest::of(kind::READ, &self.handle).u64(stated).u32(1);
-                self.end.beyond = Some(self.exchange.send(behind)?);
+                self.end.read_beyond_end = Some(self.exchange.send(behind)?);
             }
             self.last_look = Some(self.request_description()?);
         }
@@ -151,7 +151,8 @@ impl SftpReading {
         self.exchange.remove_in_flight(asked);
         match reply? {
             SftpReply::Data(bytes, count) => {
-                self.end.goes_on |= Some(range.end) == self.end.stated && count > to_usize(range.len());
+                self.end.has_more_content |=
+                    Some(range.end) == self.end.stated && count > to_usize(range.len());
                 let count = count.min(to_usize(range.len()));
                 let old = std::mem::replace(&mut self.data, bytes);
                 self.exchange.return_buffer(old);
@@ -217,7 +218,7 @@ impl SftpReading {
 
     /// Returns true if there is content after the stated length.
     fn goes_on(&mut self) -> Result<bool> {
-        let Some(number) = self.end.beyond.take() else { return Ok(self.end.goes_on) };
+        let Some(number) = self.end.read_beyond_end.take() else { return Ok(self.end.has_more_content) };
         match self.exchange.reply(number)? {
             SftpReply::Data(_, count) => Ok(count > 0),
             SftpReply::Status { code: code::EOF, .. } => Ok(false),

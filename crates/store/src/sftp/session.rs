@@ -45,7 +45,7 @@ const IDLE_TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 pub(super) struct SftpSession {
     shared: Arc<Shared>,
     requests: Sender<Vec<u8>>,
-    next: AtomicU32,
+    next_number: AtomicU32,
     pub(super) greeting: Greeting,
     deadline: Duration,
 }
@@ -111,8 +111,8 @@ impl SftpSession {
         let deadline = options.connect_deadline + options.read_deadline;
         let greeting =
             await_greeting(&greeting, deadline, cancel, &location).inspect_err(|_| shared.stop())?;
-        let (next, deadline) = (AtomicU32::new(1), options.read_deadline);
-        Ok(Arc::new(Self { shared, requests, next, greeting, deadline }))
+        let (next_number, deadline) = (AtomicU32::new(1), options.read_deadline);
+        Ok(Arc::new(Self { shared, requests, next_number, greeting, deadline }))
     }
 
     pub(super) fn is_live(&self) -> bool {
@@ -196,7 +196,7 @@ fn read(
         Some(error) => lost.garbled(&error.to_string()),
         None => lost,
     };
-    // The caller is still waiting for this only if there was no greeting.
+    // // If a greeting was read, the caller no longer waits for this message, and the send fails.
     let _ = greet.send(Err(lost.clone()));
     shared.end(&lost);
 }
@@ -314,7 +314,7 @@ pub(super) struct Exchange {
     send: Sender<Answer>,
     receive: Receiver<Answer>,
     /// Replies that arrived before the reply for which the caller waits, by request number.
-    early: HashMap<u32, SftpReply>,
+    early_replies: HashMap<u32, SftpReply>,
     /// Bytes in flight for this caller.
     in_flight: usize,
     /// The location, for errors.
@@ -325,11 +325,11 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(lease: SessionLease, place: String, cancel: Cancel) -> Self {
         let (send, receive) = channel();
-        Self { lease, send, receive, early: HashMap::new(), in_flight: 0, place, cancel }
+        Self { lease, send, receive, early_replies: HashMap::new(), in_flight: 0, place, cancel }
     }
 
-    /// Returns another exchange in the same session, with a handle of its own: cancelling this
-    /// exchange does not cancel the other.
+    /// Returns another exchange in the same session, which cannot be cancelled. It sends the
+    /// requests that clean up after this exchange was cancelled.
     pub(super) fn after_cancel(&self) -> Self {
         Self::new(SessionLease::new(Arc::clone(&self.lease.0)), self.place.clone(), Cancel::new())
     }
@@ -341,7 +341,7 @@ impl Exchange {
     /// Sends a request. Returns the number of the request.
     pub(super) fn send(&self, request: SftpRequest) -> Result<u32> {
         let session = self.session();
-        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        let number = session.next_number.fetch_add(1, Ordering::Relaxed);
         match &mut *session.shared.waiting.lock() {
             Waiting::Open(waiting) => waiting.insert(number, self.send.clone()),
             Waiting::Ended(lost) => return Err(lost.clone().under_way(self.place.clone())),
@@ -354,7 +354,7 @@ impl Exchange {
     /// Sends a request without waiting for the reply.
     pub(super) fn send_last(&self, request: SftpRequest) {
         let session = self.session();
-        let number = session.next.fetch_add(1, Ordering::Relaxed);
+        let number = session.next_number.fetch_add(1, Ordering::Relaxed);
         // If the session has ended, the server has already closed everything.
         let _ = session.requests.send(request.numbered(number));
     }
@@ -369,7 +369,7 @@ impl Exchange {
     pub(super) fn reply_within(&mut self, number: u32, deadline: Duration) -> Result<SftpReply> {
         let began = Instant::now();
         loop {
-            if let Some(reply) = self.early.remove(&number) {
+            if let Some(reply) = self.early_replies.remove(&number) {
                 return Ok(reply);
             }
             if self.cancel.is_cancelled() {
@@ -377,7 +377,7 @@ impl Exchange {
             }
             match self.receive.recv_timeout(POLL_INTERVAL) {
                 Ok(Answer::Reply(found, reply)) => {
-                    self.early.insert(found, reply);
+                    self.early_replies.insert(found, reply);
                 }
                 Ok(Answer::Ended(lost)) => return Err(lost.under_way(self.place.clone())),
                 Err(_) if began.elapsed().min(self.session().silence()) < deadline => {}

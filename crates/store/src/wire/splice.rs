@@ -53,7 +53,7 @@ pub(super) fn to_file(
             Err(error) => return Err(SpliceError::Socket(error.into())),
         }
     };
-    let (_turn, file) = (sink.turn(), sink.file());
+    let (_lock, file) = (sink.lock_writes(), sink.file());
     let mut at = offset;
     let end = offset + filled as u64;
     while at < end {

@@ -41,8 +41,8 @@ fn upload(at: &Location) -> Upload {
     Upload { location: at.clone(), id: "id".into() }
 }
 
-/// Makes every call against a server that sends `reply`, and cancels it meanwhile. Returns the
-/// result of each call.
+/// Makes every call to a server that sends `reply`, and cancels each call while it runs. Returns
+/// the result of each call.
 fn cancelled(reply: fn() -> ScriptedReply) -> Vec<(&'static str, Result<()>)> {
     let server = Scripted::start(move |_, _| reply());
     let options = StoreOptions {

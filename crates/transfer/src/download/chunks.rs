@@ -59,7 +59,7 @@ pub(super) struct DownloadedChunk {
 struct ArrivingChunk {
     index: u32,
     /// The offset of the next byte, in the object.
-    at: u64,
+    offset: u64,
     end: u64,
     hasher: Option<Hasher>,
 }
@@ -128,9 +128,9 @@ impl ChunkedDownload {
                 let is_requested = body.is_none();
                 let mut body = match body.take() {
                     Some(body) => body,
-                    None => self.request_range(attempt, ByteRange::new(chunk.at, end))?,
+                    None => self.request_range(attempt, ByteRange::new(chunk.offset, end))?,
                 };
-                let (before, head) = (chunk.at, Instant::now());
+                let (before, head) = (chunk.offset, Instant::now());
                 while chunk.index < pieces.end && self.receive(attempt, &mut body, &mut chunk, buffer)? {
                     let next = self.arriving(chunk.index + 1);
                     let done = std::mem::replace(&mut chunk, next);
@@ -139,9 +139,9 @@ impl ChunkedDownload {
                 // The rate is measured only with a new request. The bytes of a response that was
                 // already open may have waited in the socket.
                 if is_requested && attempt.context.throttles.reading.is_unlimited() {
-                    attempt.context.tracker.learn_rate(chunk.at - before, head.elapsed());
+                    attempt.context.tracker.learn_rate(chunk.offset - before, head.elapsed());
                 }
-                if chunk.at == before {
+                if chunk.offset == before {
                     let missing = end - before;
                     return Err(StoreError::Truncated {
                         location: self.source.to_string(),
@@ -157,7 +157,7 @@ impl ChunkedDownload {
 
     fn arriving(&self, index: u32) -> ArrivingChunk {
         let ByteRange { start, end } = self.plan.range(index);
-        ArrivingChunk { index, at: start, end, hasher: self.algorithm().map(Hasher::new) }
+        ArrivingChunk { index, offset: start, end, hasher: self.algorithm().map(Hasher::new) }
     }
 
     /// Writes a body's bytes to the chunk's range in the file. Returns whether the chunk is
@@ -170,9 +170,9 @@ impl ChunkedDownload {
         buffer: &mut [u8],
     ) -> Result<bool> {
         attempt
-            .copy_body(body, &self.sink, &mut chunk.at, chunk.end, buffer, chunk.hasher.as_mut())
+            .copy_body(body, &self.sink, &mut chunk.offset, chunk.end, buffer, chunk.hasher.as_mut())
             .map_err(|error| error.at_file(&self.path, &self.source))?;
-        Ok(chunk.at == chunk.end)
+        Ok(chunk.offset == chunk.end)
     }
 
     fn request_range(&self, attempt: &mut TransferAttempt<'_, '_>, range: ByteRange) -> Result<Body> {

@@ -74,7 +74,7 @@ fn fetch(
             stat: &mut stat,
             length,
             expected: expected.as_ref(),
-            at: 0,
+            offset: 0,
             hasher: None,
             has_ranges: length == StatedLength::Checked,
         };
@@ -128,7 +128,7 @@ struct ArrivingObject<'a> {
     length: StatedLength,
     expected: Option<&'a Checksum>,
     /// The offset of the next byte, in the object.
-    at: u64,
+    offset: u64,
     hasher: Option<Hasher>,
     /// True if ranges may be requested. False once the server has ignored a range.
     has_ranges: bool,
@@ -136,7 +136,7 @@ struct ArrivingObject<'a> {
 
 impl ArrivingObject<'_> {
     fn start_over(&mut self) -> Result<()> {
-        self.at = 0;
+        self.offset = 0;
         self.hasher = self.expected.map(|expected| Hasher::new(expected.algorithm));
         Ok(self.partial.truncate()?)
     }
@@ -146,9 +146,9 @@ impl ArrivingObject<'_> {
     fn open(&mut self, attempt: &mut TransferAttempt<'_, '_>) -> Result<Body> {
         // Pins the version of the first response, so that another version is an error.
         let version = Some(self.stat.version.clone()).filter(|version| version.strength() > Strength::None);
-        let is_begun = self.at > 0 && self.stat.size().is_some_and(|size| self.at < size);
+        let is_begun = self.offset > 0 && self.stat.size().is_some_and(|size| self.offset < size);
         if is_begun && self.has_ranges && version.is_some() {
-            let range = Some(ByteRange::new(self.at, u64::MAX));
+            let range = Some(ByteRange::new(self.offset, u64::MAX));
             let get = Get { range, version: version.clone(), ..attempt.get() };
             match attempt.open(&self.job.source, &get) {
                 Err(Error::Store(StoreError::RangeIgnored { .. })) => self.has_ranges = false,
@@ -176,9 +176,9 @@ impl ArrivingObject<'_> {
             let mut body = body.take().map_or_else(|| self.open(attempt), Ok)?;
             let (sink, hasher) = (self.partial.sink(), self.hasher.as_mut());
             attempt
-                .copy_body(&mut body, sink, &mut self.at, u64::MAX, buffer, hasher)
+                .copy_body(&mut body, sink, &mut self.offset, u64::MAX, buffer, hasher)
                 .map_err(|error| error.at_file(path, &self.job.source))?;
-            let missing = self.stat.size().and_then(|size| size.checked_sub(self.at));
+            let missing = self.stat.size().and_then(|size| size.checked_sub(self.offset));
             if let Some(missing) = missing.filter(|missing| *missing > 0) {
                 return Err(StoreError::Truncated {
                     location: self.job.source.to_string(),
@@ -187,7 +187,7 @@ impl ArrivingObject<'_> {
                 }
                 .into());
             }
-            Ok((self.at, self.hasher.take().map(Hasher::finish)))
+            Ok((self.offset, self.hasher.take().map(Hasher::finish)))
         })
     }
 }

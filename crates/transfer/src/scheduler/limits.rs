@@ -26,13 +26,18 @@ pub(super) struct RunLimits {
     pub(super) is_limited_by_memory: bool,
     /// Maximum number of neighbouring pieces that one worker claims at a time. `None` if only the
     /// object itself has a limit.
-    pub(super) together: Option<u32>,
+    pub(super) max_pieces: Option<u32>,
 }
 
 impl RunLimits {
     /// Returns the limits of a run with a constant number of workers.
     pub(super) fn fixed(workers: usize) -> Self {
-        Self { controller: Controller::fixed(workers), workers, is_limited_by_memory: false, together: None }
+        Self {
+            controller: Controller::fixed(workers),
+            workers,
+            is_limited_by_memory: false,
+            max_pieces: None,
+        }
     }
 
     pub(super) fn of_jobs(scope: &CallScope<'_>, RunKind { batch, route, .. }: RunKind<'_>) -> Self {
@@ -58,7 +63,7 @@ impl RunLimits {
             is_limited_by_memory: workers == fit,
             // With a rate limit, a request has only one piece, so that it requests little more than
             // can arrive in a second.
-            together: connections.map(|_| 1),
+            max_pieces: connections.map(|_| 1),
         }
     }
 }

@@ -79,7 +79,7 @@ impl<'a> Scheduler<'a> {
         Self {
             context: Context::new(scope, observer, run_kind, limits.workers),
             denied: OnceLock::new(),
-            queue: Mutex::new(Queue::feeding(limits.together, parts)),
+            queue: Mutex::new(Queue::feeding(limits.max_pieces, parts)),
             limits,
             work: Condvar::new(),
             raised: Condvar::new(),
@@ -265,8 +265,8 @@ impl<'a> Scheduler<'a> {
             seconds: self.context.started.elapsed().as_secs_f64(),
             first_byte_seconds: (first_byte > 0).then_some(first_byte as f64 / 1e6),
             hedged: load_relaxed(&meters.hedged),
-            resumed_bytes: load_relaxed(&meters.resumed),
-            reread_bytes: load_relaxed(&meters.reread),
+            resumed_bytes: load_relaxed(&meters.resumed_bytes),
+            reread_bytes: load_relaxed(&meters.reread_bytes),
             deleted: load_relaxed(&meters.deleted),
             ended: self.context.into_reason().filter(|_| !is_done),
             ..queue.summary

@@ -31,7 +31,7 @@ pub(super) struct Queue {
     /// Number of workers that may be active.
     pub(super) limit: usize,
     /// Maximum number of neighbouring pieces that one worker claims at a time.
-    pub(super) together: Option<u32>,
+    pub(super) max_pieces: Option<u32>,
     /// The limit on upload parts in flight.
     pub(super) parts: PartLimit,
     pub(super) summary: Summary,
@@ -67,8 +67,8 @@ pub(super) struct ClaimedPiece {
 
 impl Queue {
     /// Creates an empty queue to which jobs will be added.
-    pub(super) fn feeding(together: Option<u32>, parts: PartLimit) -> Self {
-        Self { is_feeding: true, together, parts, ..Self::default() }
+    pub(super) fn feeding(max_pieces: Option<u32>, parts: PartLimit) -> Self {
+        Self { is_feeding: true, max_pieces, parts, ..Self::default() }
     }
 
     /// Adds a job to the end of the queue.
@@ -89,7 +89,7 @@ impl Queue {
     /// request has more than `longest` bytes.
     pub(super) fn claim(&mut self, near: bool, longest: u64) -> Option<WorkerTask> {
         let least = if near { NEAR_PIECES } else { 0 };
-        let most = self.half_share().max(least).min(self.together.unwrap_or(u32::MAX));
+        let most = self.half_share().max(least).min(self.max_pieces.unwrap_or(u32::MAX));
         let full = self.is_full_of_parts();
         let mut started = self.open.iter_mut().filter(|open| !open.pending.is_empty());
         let next = if near { started.min_by_key(|open| open.running) } else { started.next() };

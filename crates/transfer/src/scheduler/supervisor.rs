@@ -23,7 +23,7 @@ pub(super) fn supervise<'scope>(
     let (mut spawned, mut capped) = (0, false);
     // Maximum number of workers that the system allows. It becomes known when the system refuses to
     // start a worker.
-    let mut most = usize::MAX;
+    let mut max_workers = usize::MAX;
     run.set_limit(controller.concurrency());
     loop {
         let mut queue = run.queue.lock();
@@ -32,25 +32,25 @@ pub(super) fn supervise<'scope>(
             run.wake_all();
             return Ok(capped);
         }
-        if wanted_workers(run, &queue).min(most) <= spawned {
+        if wanted_workers(run, &queue).min(max_workers) <= spawned {
             queue = run.attention.wait_timeout(queue, Controller::TICK).0;
         }
         // The queue is observed after the wait, so that the controller decides on the latest
         // values.
-        let (seen, wanted) = (observe(context, &queue), wanted_workers(run, &queue).min(most));
+        let (seen, wanted) = (observe(context, &queue), wanted_workers(run, &queue).min(max_workers));
         let parts = queue.parts_in_flight();
         let raised = queue.parts.observe(seen.now, seen.bytes, parts);
         drop(queue);
         if raised {
             run.work.notify_all();
         }
-        while spawned < wanted.min(most) {
+        while spawned < wanted.min(max_workers) {
             match run.spawn(scope, spawned) {
                 Ok(()) => spawned += 1,
                 Err(error) if spawned == 0 => return Err(error),
                 Err(error) => {
                     tracing::debug!(%error, spawned, "no further worker");
-                    most = spawned;
+                    max_workers = spawned;
                 }
             }
         }

@@ -53,7 +53,7 @@ pub(super) fn recover(
         page.first_open_pack.store(page.next_pack.load(Ordering::SeqCst), Ordering::SeqCst);
         page.charged.store(bytes, Ordering::SeqCst);
     } else if bytes < before {
-        let freeing = usage.free(before - bytes);
+        let freeing = usage.begin_freeing(before - bytes);
         page.charged.store(bytes, Ordering::SeqCst);
         freeing.complete();
     }

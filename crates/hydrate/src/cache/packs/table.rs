@@ -107,6 +107,7 @@ impl Slot {
 /// The result of [`PackTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableInsertion {
+    /// The record was inserted.
     Here,
     /// The object already had this record.
     Already(RecordPlace),
@@ -123,8 +124,8 @@ pub(super) struct PackTable {
 }
 
 impl PackTable {
-    /// Returns the table that is used before the first one exists. Its number is 0, and it has no
-    /// slots.
+    /// Returns the table that is used before the first table file exists. Its number is 0, and it
+    /// has no slots.
     pub(super) fn empty() -> Self {
         Self { number: 0, slots: 0, mapped: None }
     }
@@ -247,7 +248,8 @@ impl PackTable {
         (found, true)
     }
 
-    pub(super) fn of_location(&self, location: &str) -> Vec<SlotCopy> {
+    /// Returns copies of the slots of records with the hash of `location`.
+    pub(super) fn slots_of_location(&self, location: &str) -> Vec<SlotCopy> {
         let hash = hash_location(location);
         let seen = self.search(hash << 32).map(Slot::load);
         seen.filter(|seen| seen.tag >> 32 == hash && !seen.place.is_absent()).collect()

@@ -20,14 +20,14 @@ const QUEUED_FACTOR: u32 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingPace {
     allowed: usize,
-    most: usize,
+    max_requests: usize,
     quickest: Option<Duration>,
     was_refused: bool,
 }
 
 impl ListingPace {
-    pub(super) fn new(most: usize) -> Self {
-        Self { allowed: START_NEAR.min(most), most, quickest: None, was_refused: false }
+    pub(super) fn new(max_requests: usize) -> Self {
+        Self { allowed: START_NEAR.min(max_requests), max_requests, quickest: None, was_refused: false }
     }
 
     pub(super) fn allowed(&self) -> usize {
@@ -40,11 +40,11 @@ impl ListingPace {
         let quickest = self.quickest.map_or(took, |quickest| quickest.min(took));
         self.quickest = Some(quickest);
         self.allowed = match self.allowed {
-            now if self.is_near() => START_NEAR.min(if self.was_refused { now } else { self.most }),
+            now if self.is_near() => START_NEAR.min(if self.was_refused { now } else { self.max_requests }),
             now if took > QUEUED_FACTOR * quickest => (now - 1).max(START_NEAR.min(now)),
             now if self.was_refused => now,
-            _ if first => self.most,
-            now => (now + 1).min(self.most),
+            _ if first => self.max_requests,
+            now => (now + 1).min(self.max_requests),
         };
     }
 

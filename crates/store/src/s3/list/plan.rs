@@ -26,8 +26,9 @@ use crate::endless::{EndlessListingCheck, PageContent};
 use crate::object::{in_listing_order, listing_key};
 use crate::order::Disorder;
 
-/// Number of wrong guesses allowed before the first right one. A name of 30 characters may need one
-/// guess per character.
+/// Number of wrong guesses allowed before the first right one. A guess is a key at which a range is
+/// split; it is wrong if the range above the key has few keys. Keys with a long common beginning
+/// may need one guess for each of its characters.
 const FREE_GUESSES: u64 = 16;
 /// Number of wrong guesses allowed per useful page. So a listing takes at most about three times
 /// the requests of a sequential listing, and usually only a few more.
@@ -41,11 +42,11 @@ const MIN_USEFUL_KEYS: usize = 250;
 /// ranges together. As many again may wait in the ranges that are needed next. All these pages take
 /// 10 MB.
 pub(super) const SPLITTABLE_RANGES: usize = 16;
-/// Estimated number of remaining pages at which a range is split. After a split, the lower half
-/// ends with a partial page. That costs one request, but saves at least one round trip.
+/// Estimated number of remaining pages from which on a range may be split. After a split, the lower
+/// half ends with a partial page. That costs one request, but saves at least one round trip.
 const MIN_PAGES_TO_SPLIT: f64 = 2.5;
-/// Estimated number of remaining pages at which a range is split if requests are quick. The
-/// additional partial page must then be a small part of the range.
+/// Estimated number of remaining pages from which on a range may be split if requests are quick.
+/// The additional partial page must then be a small part of the range.
 const MIN_QUICK_PAGES_TO_SPLIT: f64 = 16.0;
 /// The shape of keys is learnt from one key in this many.
 const SAMPLE_INTERVAL: usize = 16;
@@ -130,8 +131,8 @@ struct Seam {
     /// The first key after the common end that the lower range has seen, if there is one. The outer
     /// `Option` is `None` until the lower range has ended.
     seen_below: Option<Option<Vec<u8>>>,
-    /// The first key of the upper range. The inner `Option` is `None` if that range ended without a
-    /// key.
+    /// The first key of the upper range. The outer `Option` is `None` until the upper range has a
+    /// page. The inner `Option` is `None` if that range ended without a key.
     seen_above: Option<Option<Vec<u8>>>,
 }
 
@@ -155,7 +156,7 @@ struct TakenKeys {
     /// two.
     runs: HashMap<u64, (Vec<u8>, Vec<u8>)>,
     /// The last key of the run that is being skipped now.
-    within: Option<Vec<u8>>,
+    skipped_until: Option<Vec<u8>>,
 }
 
 impl TakenKeys {
@@ -168,12 +169,13 @@ impl TakenKeys {
     /// Returns true if an entry of the repeated listing was taken before.
     fn has(&mut self, entry: &Entry) -> bool {
         let key = listing_key(entry);
-        if self.within.is_none() {
-            self.within = self.runs.values().find(|(first, _)| *first == key).map(|(_, last)| last.clone());
+        if self.skipped_until.is_none() {
+            self.skipped_until =
+                self.runs.values().find(|(first, _)| *first == key).map(|(_, last)| last.clone());
         }
-        let Some(last) = &self.within else { return false };
+        let Some(last) = &self.skipped_until else { return false };
         if *last == key {
-            self.within = None;
+            self.skipped_until = None;
         }
         true
     }
@@ -217,8 +219,8 @@ pub(super) struct ListingPlan {
     order: EntryOrder,
     /// Number of pages, of all ranges, that are being requested or were not taken yet.
     waiting: usize,
-    /// Number of waiting pages at which only pages that are needed next are still requested.
-    most: usize,
+    /// Number of waiting pages from which on only the pages that are needed next are requested.
+    max_waiting: usize,
     next_id: u64,
     /// Number of pages with enough keys to be worth a request.
     useful_pages: u64,
@@ -234,16 +236,16 @@ pub(super) struct ListingPlan {
 impl ListingPlan {
     pub(super) const WHOLE: u64 = 0;
 
-    /// Returns a plan with one range over all keys. Up to `most` pages may wait. In ordered
-    /// listings, another `most` pages may wait for the ranges needed next.
-    pub(super) fn new(grouping: Grouping, order: EntryOrder, most: usize) -> Self {
+    /// Returns a plan with one range over all keys. Up to `max_waiting` pages may wait. In ordered
+    /// listings, as many again may wait for the ranges needed next.
+    pub(super) fn new(grouping: Grouping, order: EntryOrder, max_waiting: usize) -> Self {
         let whole = KeyRange::new(Self::WHOLE, None, None);
         Self {
             ranges: vec![whole],
             shape: KeyShape::new(grouping),
             order,
             waiting: 0,
-            most,
+            max_waiting,
             next_id: Self::WHOLE + 1,
             useful_pages: 0,
             wasted_pages: 0,
@@ -277,7 +279,7 @@ impl ListingPlan {
     /// are needed next may use an equal amount of additional room. The first range may always
     /// request a page if none of its pages waits, because the listing would stop otherwise.
     fn requestable_ranges(&self) -> usize {
-        if self.waiting < self.most {
+        if self.waiting < self.max_waiting {
             return self.ranges.len();
         }
         if self.order == EntryOrder::Any {
@@ -286,7 +288,7 @@ impl ListingPlan {
         let mut near = 0;
         let within = self.ranges.iter().take_while(|range| {
             near += range.pages.len();
-            near < self.most
+            near < self.max_waiting
         });
         let first = self.ranges.iter().take(1).filter(|range| range.pages.is_empty()).count();
         within.count().max(first)
@@ -429,7 +431,7 @@ impl ListingPlan {
     fn add_undivided(&mut self, page: S3Page) -> Result<(), ListingFault> {
         let S3Page { mut entries, next, .. } = page;
         entries.retain(|entry| !self.taken.has(entry));
-        if next.is_none() && self.taken.within.is_some() {
+        if next.is_none() && self.taken.skipped_until.is_some() {
             return Err(ListingFault::Unusable(
                 "a listing that is out of order, and changed while it was read",
             ));

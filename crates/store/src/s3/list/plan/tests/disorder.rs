@@ -60,7 +60,7 @@ fn list_from(
             NextStep::End => return Ok(listed),
             NextStep::Wait => {}
         }
-        // Wrong guesses are not counted: every range is split, even a short one.
+        // Forgets the wasted pages, so that every range is split, even a short one.
         plan.wasted_pages = 0;
         let tasks: Vec<_> = (0..6).map_while(|_| plan.task(None, Cutting::Allowed)).collect();
         assert!(!tasks.is_empty(), "no worker has a task");
