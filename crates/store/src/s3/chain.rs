@@ -28,6 +28,12 @@ use super::runtime::{describe, last_cause, runtime};
 use super::settings::Variants;
 use crate::wire::WireClient;
 
+/// Region of the STS endpoint that issues the credentials of a role if no region is configured, as
+/// in a pod whose role comes from a web identity alone. Credentials of any region of AWS's main
+/// partition are valid in all of them (<https://github.com/aws/aws-sdk-go-v2/issues/515>,
+/// <https://github.com/cert-manager/cert-manager/issues/7102>, as of 28 November 2026).
+const DEFAULT_STS_REGION: Region = Region::from_static("us-east-1");
+
 /// The properties of a service on which the sources of its credentials depend.
 pub(super) struct CredentialService {
     pub(super) region: Option<String>,
@@ -121,8 +127,9 @@ impl CredentialChain {
 
     /// Returns one profile as the source, or AWS's default chain with the files of `config_files`.
     fn source_of(&self, service: &CredentialService, profile: Option<String>) -> CredentialSource {
+        let region = service.region.clone().map_or(DEFAULT_STS_REGION, Region::new);
         let config = ProviderConfig::default()
-            .with_region(service.region.clone().map(Region::new))
+            .with_region(Some(region))
             .with_use_fips(Some(service.variants.fips))
             .with_use_dual_stack(Some(service.variants.dual_stack))
             .with_http_client(self.client.clone());
