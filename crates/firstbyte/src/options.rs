@@ -120,6 +120,7 @@ impl ClientOptions {
         let state = environment::cache_directory(lookup);
         options.reads.cache = Some(state.clone());
         options.copies.state_dir = Some(state);
+        options.reads.memory_limit = environment::memory_limit(lookup);
         if environment::is_lambda(lookup) {
             options.reads.reserve = LAMBDA_RESERVE;
         }
