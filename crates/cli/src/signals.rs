@@ -137,9 +137,9 @@ fn on_signals(
     let handled = |signal: &i32| *signal != SIGHUP || !is_hangup_ignored();
     let numbers: Vec<i32> = signals.iter().copied().filter(handled).collect();
     let mut signals = Signals::new(&numbers).map_err(|e| Error::io("signal handlers", &e))?;
-    FIRST_PROCESS_HANDLERS.lock().retain(|(signal, id)| {
-        !(numbers.contains(signal) && signal_hook::low_level::unregister(*id))
-    });
+    FIRST_PROCESS_HANDLERS
+        .lock()
+        .retain(|(signal, id)| !(numbers.contains(signal) && signal_hook::low_level::unregister(*id)));
     change_mask(libc::SIG_BLOCK, &numbers);
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);

@@ -81,8 +81,8 @@ impl CacheLimits {
     /// Returns the limits of a cache with these settings. The files of a memory file system count
     /// towards the memory limit of the job, and the kernel ends the job at the limit, however much
     /// room the file system reports (<https://github.com/moby/moby/issues/47967>,
-    /// <https://github.com/kubernetes/kubernetes/issues/128339>, as of 28 November 2026). So a cache
-    /// there, if it has no stated size, takes at most half of the limit.
+    /// <https://github.com/kubernetes/kubernetes/issues/128339>, as of 28 November 2026). A cache
+    /// there that has no stated size takes at most half of the limit.
     #[must_use]
     pub fn of(settings: &HydrationSettings) -> Self {
         let in_memory = || settings.cache.as_deref().is_some_and(is_in_memory);

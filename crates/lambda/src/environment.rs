@@ -136,7 +136,7 @@ impl ExecutionEnvironment {
         self.record.lock().add(path);
     }
 
-    /// Records that a path is kept, whoever wrote it.
+    /// Records that a path is kept.
     pub(crate) fn record_kept(&self, path: &Path) {
         self.record.lock().forget(path);
     }

@@ -234,11 +234,14 @@ mod tests {
 
     #[test]
     fn a_field_that_is_null_is_not_given() {
-        let event = json!({"action": "open", "source": "s3://b/k", "read": null, "keep": null, "endpoint_url": null});
+        let event =
+            json!({"action": "open", "source": "s3://b/k", "read": null, "keep": null, "endpoint_url": null});
         let (action, common) = parse(event).unwrap();
         assert!(matches!(action, EventAction::Open(OpenAction { read: ReadRange::All, .. })), "{action:?}");
         assert!(!common.keep && common.endpoint_url.is_none());
-        assert!(parse(json!({"action": "open", "source": null})).unwrap_err().message.contains("missing field"));
+        assert!(
+            parse(json!({"action": "open", "source": null})).unwrap_err().message.contains("missing field")
+        );
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! process can remove them.
 //!
 //! Lambda ends a process that runs out of memory or of time, and starts a new one in the same
-//! sandbox, whose `/tmp` still has the files. Each process has a record, a file that it keeps locked
-//! while it lives. `environment` calls this module.
+//! sandbox, whose `/tmp` still has the files. Each process has a record, a file that it keeps
+//! locked while it lives. `environment` calls this module.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

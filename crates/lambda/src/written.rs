@@ -36,7 +36,9 @@ impl PriorState {
     }
 
     fn of_code(code: u8) -> Option<Self> {
-        [Self::Nothing, Self::EmptyDirectory, Self::Something].into_iter().find(|before| before.code() == code)
+        [Self::Nothing, Self::EmptyDirectory, Self::Something]
+            .into_iter()
+            .find(|before| before.code() == code)
     }
 }
 

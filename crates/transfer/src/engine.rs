@@ -232,9 +232,9 @@ impl Engine {
     }
 
     /// Copies jobs of a tree that the caller has listed, in the caller's order. Like
-    /// [`copy_tree`](Self::copy_tree), writes nothing outside a local destination, and skips objects
-    /// that are complete and unchanged there. At other destinations it would take a request to find
-    /// an object, so objects are copied even if the destination already has them.
+    /// [`copy_tree`](Self::copy_tree), writes nothing outside a local destination, and skips
+    /// objects that are complete and unchanged there. At other destinations it would take a request
+    /// to find an object, so objects are copied even if the destination already has them.
     ///
     /// # Errors
     /// The errors of [`copy_many`](Self::copy_many).

@@ -10,7 +10,8 @@ use std::time::Duration;
 use firstbyte::{Client, ClientOptions, Copy};
 use firstbyte_link::{Link, LinkConfig, LinkRate, RunningLink};
 use firstbyte_testkit::{
-    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, until, versitygw, wait_limit,
+    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, until, versitygw,
+    wait_limit,
 };
 use serde_json::{Value, json};
 
@@ -140,7 +141,7 @@ impl Function {
         }
     }
 
-    /// Sends an event, and kills the function as soon as `is_time` returns true, as Lambda does with
+    /// Sends an event, and kills the function as soon as `is_time` returns true, as Lambda kills
     /// one that runs out of memory.
     pub fn kill_while(&mut self, event: &Value, is_time: impl Fn(&Self) -> bool) {
         self.api.send(event, wait_limit());
