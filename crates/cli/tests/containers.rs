@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use firstbyte_testkit::{ends_within, lacks_root, until};
+use firstbyte_testkit::{Scripted, ScriptedReply, ends_within, lacks_root, until};
 use rustix::process::{Pid, Signal, kill_process};
 use support::refusals::{ERRORS, named, refuse};
 use support::trouble::{Trouble, Troubled};
@@ -55,6 +55,17 @@ fn the_first_process_of_a_container_ends_at_a_signal() {
             let interrupted = if args[0] == "cp" { 130 } else { 128 + signal.as_raw() };
             assert_eq!(ended.code(), Some(interrupted), "{args:?} {signal:?}");
         }
+    }
+}
+
+#[test]
+fn a_user_whose_home_is_the_root_has_a_cache_in_tmp() {
+    let server = Scripted::start(|_, _| ScriptedReply::answer("200 OK", &["etag: \"1\""], b"content"));
+    let mut world = World::new();
+    world.set("HOME", "/");
+    let url = format!("{}/object", server.url());
+    for args in [&["hydrate", "--wait", "--reserve", "0", &url][..], &["release", &url]] {
+        Ran::from(world.unprivileged(args).stdin(Stdio::null()).output().unwrap()).ok();
     }
 }
 
