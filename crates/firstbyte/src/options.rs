@@ -207,8 +207,8 @@ mod tests {
         let own = environment::own_directory(Path::new("/tmp"));
         assert_eq!(options.reads.cache.as_deref(), Some(own.as_path()));
         assert_eq!(options.reads.reserve, LAMBDA_RESERVE);
-        let elsewhere = with(&[("HOME", "/home")]).unwrap();
-        assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/home/.cache/firstbyte")));
+        let elsewhere = with(&[("XDG_CACHE_HOME", "/c")]).unwrap();
+        assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/c/firstbyte")));
         assert!(elsewhere.reads.reserve > LAMBDA_RESERVE);
     }
 

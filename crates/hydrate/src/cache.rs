@@ -94,10 +94,10 @@ impl CacheLimits {
 /// Returns whether a directory, or the one in which it will be made, is on a memory file system.
 fn is_in_memory(directory: &Path) -> bool {
     // `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2).
-    const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
+    const MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
     let Ok(directory) = std::path::absolute(directory) else { return false };
     let mut existing = directory.ancestors().filter_map(|path| rustix::fs::statfs(path).ok());
-    existing.next().is_some_and(|system| MEMORY.contains(&i64::from(system.f_type)))
+    existing.next().is_some_and(|system| MEMORY.contains(&system.f_type))
 }
 
 /// A handle of a cache directory. Clones share the open directory.
