@@ -39,8 +39,8 @@ def hydrate(
         pin: whether the objects stay in the cache, even if others need the room, until they are
             released.
         limit_rate: bytes per second, as a number or like "40MB".
-        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a home and in
-            AWS Lambda `/tmp/firstbyte-UID`).
+        cache: the cache directory; by default `$XDG_CACHE_HOME/firstbyte` (without a writable home
+            and in AWS Lambda `/tmp/firstbyte-UID`).
         budget, transfer, bill_as, model: as for `firstbyte.cp`.
         cache_shared, cache_store, cache_size, memory, deadline, endpoint_url, profile, region,
             anonymous, access_key_id, secret_access_key, session_token, sse_c_key: as for

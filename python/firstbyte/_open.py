@@ -115,9 +115,10 @@ def open(
         buffering: as for `builtins.open`: the buffer's size in bytes; 0 for none (only to read
             bytes); -1 for 32 KiB to read and 1 MiB to write.
         encoding, errors, newline: as for `builtins.open`, for text.
-        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (without a home and in AWS
-            Lambda `/tmp/firstbyte-UID`), False for none. The default is as True, except that local
-            files are not cached and that a directory that cannot be used only causes a warning.
+        cache: the cache directory; True for `$XDG_CACHE_HOME/firstbyte` (without a writable home
+            and in AWS Lambda `/tmp/firstbyte-UID`), False for none. The default is as True, except
+            that local files are not cached and that a directory that cannot be used only causes a
+            warning.
         cache_shared: whether the directory is shared with its group, whose members are trusted.
         cache_store: a name for the store in the cache instead of its endpoint, for a store that is
             reached at several addresses.

@@ -39,6 +39,9 @@ _TYPES: dict[str, tuple[int, str, str | None]] = {
     "I8": (1, "int8", "int8"),
     "F8_E4M3": (1, "float8_e4m3fn", None),
     "F8_E5M2": (1, "float8_e5m2", None),
+    "F8_E8M0": (1, "float8_e8m0fnu", None),
+    "F8_E4M3FNUZ": (1, "float8_e4m3fnuz", None),
+    "F8_E5M2FNUZ": (1, "float8_e5m2fnuz", None),
     "U16": (2, "uint16", "uint16"),
     "I16": (2, "int16", "int16"),
     "F16": (2, "float16", "float16"),
@@ -219,13 +222,16 @@ def _for_torch(device: Any) -> Callable[[_Tensor], tuple[Any, Callable[[], Any]]
     import torch
 
     def allocate(tensor: _Tensor) -> tuple[Any, Callable[[], Any]]:
+        kind = getattr(torch, _TYPES[tensor.kind][1], None)
+        if kind is None:
+            raise ValueError(f"tensor {tensor.name!r} has the type {tensor.kind}, which torch {torch.__version__} lacks")
         memory = torch.empty(tensor.length, dtype=torch.uint8)
         # A ctypes array lends torch's memory, because `Tensor.numpy()` would need numpy. The native
         # module needs a buffer with strides, which a memoryview of the array has.
         array = (ctypes.c_char * tensor.length).from_address(memory.data_ptr()) if tensor.length else bytearray()
 
         def finish() -> Any:
-            whole = memory.view(getattr(torch, _TYPES[tensor.kind][1])).reshape(tensor.shape)
+            whole = memory.view(kind).reshape(tensor.shape)
             return whole if device is None else whole.to(device, non_blocking=True)
 
         return memoryview(array), finish

@@ -209,18 +209,24 @@ def _run(
         paths: _Paths = []
         waiting = iter(range(count))
         running: _Refs = []
-        while True:
-            while len(running) < most and (shard := next(waiting, None)) is not None:
-                running.append(task.remote(verb, shared, f"{shard}/{count}", target, options))
-            if not running:
-                break
-            over, running = ray.wait(running, num_returns=1)
-            text = ray.get(over[0])
-            paths.append(os.path.join(directory, f"receipt-{len(paths)}.json"))
-            with open(paths[-1], "w", encoding="utf-8") as file:
-                file.write(text)
-            if progress is not None:
-                progress(len(paths), count, json.loads(text))
+        try:
+            while True:
+                while len(running) < most and (shard := next(waiting, None)) is not None:
+                    running.append(task.remote(verb, shared, f"{shard}/{count}", target, options))
+                if not running:
+                    break
+                over, running = ray.wait(running, num_returns=1)
+                text = ray.get(over[0])
+                paths.append(os.path.join(directory, f"receipt-{len(paths)}.json"))
+                with open(paths[-1], "w", encoding="utf-8") as file:
+                    file.write(text)
+                if progress is not None:
+                    progress(len(paths), count, json.loads(text))
+        except BaseException:
+            # A task goes on without its driver's call, and would still write after Ctrl-C.
+            for under_way in running:
+                ray.cancel(under_way)
+            raise
         merged = firstbyte.merge(manifest, paths)
     if merged["missing"]["objects"]:
         raise _partial(f"{merged['missing']['objects']} objects are missing: see receipt", merged)

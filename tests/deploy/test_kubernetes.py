@@ -81,6 +81,15 @@ def test_each_mounted_volume_is_there_and_each_image_is_to_be_named(path):
         assert container["securityContext"].get("privileged", False) == (container["name"] == "mount")
 
 
+@pytest.mark.parametrize("name", ["gateway.yaml", "job.yaml"])
+def test_the_user_of_the_image_may_write_to_the_volumes(name):
+    workload = next(document for document in documents(DEPLOY / "kubernetes" / name) if "template" in document.get("spec", {}))
+    pod = workload["spec"]["template"]["spec"]
+    assert any("persistentVolumeClaim" in volume for volume in pod["volumes"])
+    user = int((DEPLOY / "Dockerfile").read_text().split("USER ")[1].split(":")[0])
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsUser"] == user
+
+
 def test_the_gateway_serves_with_the_keys_of_the_secret(origin, tmp_path):
     container = containers(DEPLOY / "kubernetes" / "gateway.yaml")["gateway"]
     (tmp_path / "keys").write_text(f"{KEY} {SECRET} read run7\n")

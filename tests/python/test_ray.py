@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -101,6 +102,37 @@ def test_a_copy_survives_the_loss_of_a_node(served, cluster, tmp_path):
         hydrated = firstbyte.ray.hydrate(many, shards=2, cache=tmp_path / "cache", **there)
         assert hydrated["done"]["objects"] == OBJECTS
         print(f"hydrated in {time.monotonic() - began:.0f} s")
+
+
+def test_an_interrupted_copy_ends_its_tasks(served, cluster, tmp_path):
+    import firstbyte.ray
+
+    fill(served.root / "bucket" / "long", 60, 20_000)
+    to = tmp_path / "to"
+
+    def copied() -> int:
+        return sum(1 for _ in to.glob("object-*"))
+
+    def interrupt() -> None:
+        until("some objects", lambda: copied() > 3)
+        signal.raise_signal(signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    slow = {"endpoint_url": served.url, "limit_rate": "100KB", "concurrency": 1}
+    with pytest.raises(KeyboardInterrupt):
+        firstbyte.ray.cp("s3://bucket/long/", to, shards=1, **slow)
+    interrupting.join()
+    # A task that goes on copies several objects in three seconds, and in the end all.
+    counts = [copied()]
+
+    def is_still() -> bool:
+        time.sleep(3)
+        counts.append(copied())
+        return counts[-1] == counts[-2]
+
+    until("an end of the tasks", is_still)
+    assert counts[-1] < 60, counts
 
 
 def test_a_listing_is_a_dataset_of_what_ls_lists(served, cluster):

@@ -170,6 +170,16 @@ def test_what_the_format_refuses_is_refused(place, what):
         safetensors.deserialize(REFUSED[what])
 
 
+@pytest.mark.parametrize("kind", ["F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_types_that_only_torch_has_are_known(place, kind):
+    import safetensors
+
+    content = raw({"t": {"dtype": kind, "shape": [2], "data_offsets": [0, 2]}}, b"xy")
+    assert safetensors.deserialize(content)[0][1]["dtype"] == kind
+    with pytest.raises(ValueError, match=f"has the type {kind}, which numpy lacks: use framework='torch'"):
+        list(firstbyte.load_safetensors(place("types", content)))
+
+
 def test_what_the_format_takes_is_taken(place):
     padded = raw(b'{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}   ', b"xy")
     assert sorted(dict(firstbyte.load_safetensors(place("padded", padded)))) == ["a", "b"]

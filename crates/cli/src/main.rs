@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     let cli = Cli::from_process();
     title::hide_secrets();
     signals::survive_file_size_limit();
+    signals::end_as_first_process();
     if let Verb::Mount(_) = cli.verb {
         mount::close_inherited();
     }

@@ -9,11 +9,14 @@
 //! verbs.
 
 use std::ffi::OsStr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use firstbyte_location::shown;
 use firstbyte_transfer::{Error as Transfer, Stop};
+use rustix_futex_sync::Mutex;
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
@@ -107,6 +110,25 @@ pub fn survive_file_size_limit() {
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
+/// Handlers of [`end_as_first_process`], each with its signal.
+static FIRST_PROCESS_HANDLERS: Mutex<Vec<(i32, SigId)>> = Mutex::new(Vec::new());
+
+/// Makes SIGINT, SIGTERM and SIGHUP end the first process of a container. The kernel sends such a
+/// process no signal that it does not handle (pid_namespaces(7)), so Ctrl-C and `docker stop` would
+/// have no effect on verbs that only read. Verbs that handle a signal replace these handlers.
+pub fn end_as_first_process() {
+    if std::process::id() != 1 {
+        return;
+    }
+    let mut handlers = FIRST_PROCESS_HANDLERS.lock();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // Shells report a process that a signal has ended with the same number.
+        let ends = Arc::new(AtomicBool::new(true));
+        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, ends);
+        handlers.extend(registered.ok().map(|id| (signal, id)));
+    }
+}
+
 fn on_signals(
     signals: &[i32],
     ending: ForcedEnd,
@@ -116,6 +138,9 @@ fn on_signals(
     let handled = |signal: &i32| *signal != SIGHUP || !is_hangup_ignored();
     let numbers: Vec<i32> = signals.iter().copied().filter(handled).collect();
     let mut signals = Signals::new(&numbers).map_err(|e| Error::io("signal handlers", &e))?;
+    FIRST_PROCESS_HANDLERS
+        .lock()
+        .retain(|(signal, id)| !(numbers.contains(signal) && signal_hook::low_level::unregister(*id)));
     change_mask(libc::SIG_BLOCK, &numbers);
     let watch = move || {
         change_mask(libc::SIG_UNBLOCK, &numbers);

@@ -209,6 +209,28 @@ fn without_a_profile_the_role_of_the_machine_serves_as_before() {
 }
 
 #[test]
+fn credentials_that_this_machine_gives_out_are_requested_without_a_proxy() {
+    let (mut world, server) = world_with_a_role("[default]\nregion = us-east-1\n", "");
+    world.set("HTTP_PROXY", "http://127.0.0.1:9");
+    world.set("NO_PROXY", "localhost");
+    world.set("FIRSTBYTE_ENDPOINT_URL", &server.url().replace("127.0.0.1", "localhost"));
+    assert_eq!(world.run(&["cat", "s3://bucket/key"]).ok().stdout, CONTENT);
+    assert!(server.heads().iter().any(|head| head.contains("Credential=ROLE/")));
+}
+
+#[test]
+fn a_web_identity_needs_no_region() {
+    let proxy = Scripted::start(|_, _| ScriptedReply::answer("403 Forbidden", &[], b""));
+    let mut world = World::new();
+    let token = world.write("token", b"a.b.c");
+    world.set("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().unwrap());
+    world.set("AWS_ROLE_ARN", "arn:aws:iam::1:role/x");
+    world.set("HTTPS_PROXY", proxy.url());
+    world.run(&["cat", "s3://bucket/key"]).fails(1, &["web identity"]);
+    assert!(proxy.heads()[0].starts_with("CONNECT sts."), "{:?}", proxy.heads());
+}
+
+#[test]
 fn missing_credentials_name_the_places_that_were_tried_and_those_to_set() {
     let mut world = World::new();
     world.set("FIRSTBYTE_ENDPOINT_URL", "http://127.0.0.1:9");

@@ -17,6 +17,7 @@ mod choices;
 mod closed_input;
 mod clouds;
 mod configuration;
+mod containers;
 mod copy;
 mod credentials;
 mod demo;

@@ -125,7 +125,7 @@ impl Client {
 /// The cache cannot be used.
 pub fn existing_cache(reads: &HydrationSettings) -> Result<Option<Cache>> {
     let Some(directory) = &reads.cache else { return Ok(None) };
-    let limits = CacheLimits { size: reads.cache_size, reserve: reads.reserve };
+    let limits = CacheLimits::of(reads);
     Ok(Cache::existing(directory, reads.sharing, limits)?)
 }
 

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use firstbyte_store::{Proxies, Proxy};
+use rustix::fs::Access;
 
 use crate::error::{Error, Result};
 
@@ -75,16 +76,29 @@ pub fn ssh(lookup: VariableLookup<'_>) -> Option<String> {
 }
 
 /// Returns the directory of journals and cached blocks: `$XDG_CACHE_HOME/firstbyte`, or else
-/// `~/.cache/firstbyte`. Without a home directory, this is `/tmp/firstbyte-UID`; in AWS Lambda, it
-/// is below [`function_directory`].
+/// `~/.cache/firstbyte`. Without a home directory in which this user can write, this is
+/// `/tmp/firstbyte-UID`; in AWS Lambda, it is below [`function_directory`].
 #[must_use]
 pub fn cache_directory(lookup: VariableLookup<'_>) -> PathBuf {
     let absolute = |name: &str| lookup(name).filter(|path| path.starts_with('/')).map(PathBuf::from);
     if is_lambda(lookup) {
         return own_directory(&function_directory(lookup));
     }
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    caches.map_or_else(|| own_directory(Path::new("/tmp")), |caches| caches.join("firstbyte"))
+    if let Some(caches) = absolute("XDG_CACHE_HOME") {
+        return caches.join("firstbyte");
+    }
+    // In a container, HOME is `/` for a user without an entry in `/etc/passwd`, and the home of
+    // other users may be on a read-only file system.
+    let at_home = absolute("HOME").map(|home| home.join(".cache/firstbyte"));
+    at_home.filter(|path| is_writable(path)).unwrap_or_else(|| own_directory(Path::new("/tmp")))
+}
+
+/// Returns whether this user can write in a directory, or make it where it does not exist.
+fn is_writable(directory: &Path) -> bool {
+    let existing = directory.ancestors().find(|path| path.symlink_metadata().is_ok());
+    existing.is_some_and(|existing| {
+        existing.is_dir() && rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    })
 }
 
 /// Returns this user's directory below a directory to which all users can write. The owner of this
@@ -165,11 +179,12 @@ pub fn array_task(lookup: VariableLookup<'_>) -> Result<Option<ArrayTask>> {
 }
 
 /// Returns the directory for files that vanish with the process: `TMPDIR`, or else `/var/tmp`,
-/// which is on a disk even if `/tmp` is in memory.
+/// which is on a disk even if `/tmp` is in memory. A container's `/var/tmp` may be read-only.
 #[must_use]
 pub fn temporary_directory(lookup: VariableLookup<'_>) -> PathBuf {
-    let usual = || PathBuf::from(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "/tmp" });
-    lookup("TMPDIR").map_or_else(usual, PathBuf::from)
+    let on_disk = Path::new("/var/tmp");
+    let usual = || if on_disk.is_dir() && is_writable(on_disk) { on_disk } else { Path::new("/tmp") };
+    lookup("TMPDIR").map_or_else(|| usual().to_owned(), PathBuf::from)
 }
 
 /// Returns the memory limit of this job, bytes: the lowest of the limits of its control groups and
@@ -258,10 +273,23 @@ mod tests {
         assert_eq!(cache_directory(&with(&[])), own);
         assert_eq!(cache_directory(&with(&[("HOME", "relative")])), own);
         assert_eq!(cache_directory(&with(&[("XDG_CACHE_HOME", "/c")])), Path::new("/c/firstbyte"));
-        assert_eq!(
-            cache_directory(&with(&[("XDG_CACHE_HOME", "rel"), ("HOME", "/h")])),
-            Path::new("/h/.cache/firstbyte")
-        );
+        let home = tempfile::tempdir().unwrap();
+        let text = home.path().to_str().unwrap().to_owned();
+        let at_home = |name: &str| match name {
+            "XDG_CACHE_HOME" => Some("rel".into()),
+            "HOME" => Some(text.clone()),
+            _ => None,
+        };
+        assert_eq!(cache_directory(&at_home), home.path().join(".cache/firstbyte"));
+    }
+
+    #[test]
+    fn a_home_in_which_this_user_cannot_write_is_no_place_for_a_cache() {
+        let own = own_directory(Path::new("/tmp"));
+        for home in ["/dev/null", "/dev/null/deeper"] {
+            let lookup = |name: &str| (name == "HOME").then(|| home.to_owned());
+            assert_eq!(cache_directory(&lookup), own, "{home}");
+        }
     }
 
     #[test]

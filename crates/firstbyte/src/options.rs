@@ -120,6 +120,7 @@ impl ClientOptions {
         let state = environment::cache_directory(lookup);
         options.reads.cache = Some(state.clone());
         options.copies.state_dir = Some(state);
+        options.reads.memory_limit = environment::memory_limit(lookup);
         if environment::is_lambda(lookup) {
             options.reads.reserve = LAMBDA_RESERVE;
         }
@@ -206,8 +207,8 @@ mod tests {
         let own = environment::own_directory(Path::new("/tmp"));
         assert_eq!(options.reads.cache.as_deref(), Some(own.as_path()));
         assert_eq!(options.reads.reserve, LAMBDA_RESERVE);
-        let elsewhere = with(&[("HOME", "/home")]).unwrap();
-        assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/home/.cache/firstbyte")));
+        let elsewhere = with(&[("XDG_CACHE_HOME", "/c")]).unwrap();
+        assert_eq!(elsewhere.reads.cache.as_deref(), Some(Path::new("/c/firstbyte")));
         assert!(elsewhere.reads.reserve > LAMBDA_RESERVE);
     }
 

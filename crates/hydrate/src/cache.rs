@@ -60,6 +60,7 @@ pub use verify::{Backing, VerificationReport, VersionVerification};
 
 use crate::error::{Error, Result};
 use crate::limits::{ATTEMPTS, POLL_INTERVAL};
+use crate::settings::HydrationSettings;
 use block_map::{Live, PINNED};
 use directory::{CachePaths, CachedIdentity, NoCacheAction};
 use lock::LockWait;
@@ -74,6 +75,29 @@ pub struct CacheLimits {
     pub size: Option<u64>,
     /// Number of bytes to leave free on the file system.
     pub reserve: u64,
+}
+
+impl CacheLimits {
+    /// Returns the limits of a cache with these settings. The files of a memory file system count
+    /// towards the memory limit of the job, and the kernel ends the job at the limit, however much
+    /// room the file system reports (<https://github.com/moby/moby/issues/47967>,
+    /// <https://github.com/kubernetes/kubernetes/issues/128339>, as of 28 November 2026). A cache
+    /// there that has no stated size takes at most half of the limit.
+    #[must_use]
+    pub fn of(settings: &HydrationSettings) -> Self {
+        let in_memory = || settings.cache.as_deref().is_some_and(is_in_memory);
+        let half = settings.memory_limit.filter(|_| in_memory()).map(|limit| limit / 2);
+        Self { size: settings.cache_size.or(half), reserve: settings.reserve }
+    }
+}
+
+/// Returns whether a directory, or the one in which it will be made, is on a memory file system.
+fn is_in_memory(directory: &Path) -> bool {
+    // `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2).
+    const MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+    let Ok(directory) = std::path::absolute(directory) else { return false };
+    let mut existing = directory.ancestors().filter_map(|path| rustix::fs::statfs(path).ok());
+    existing.next().is_some_and(|system| MEMORY.contains(&system.f_type))
 }
 
 /// A handle of a cache directory. Clones share the open directory.

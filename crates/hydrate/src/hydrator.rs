@@ -28,7 +28,7 @@ impl Hydrator {
     /// # Errors
     /// The cache directory cannot be used.
     pub fn new(store: Store, settings: HydrationSettings) -> Result<Self> {
-        let limits = CacheLimits { size: settings.cache_size, reserve: settings.reserve };
+        let limits = CacheLimits::of(&settings);
         let cache = settings
             .cache
             .as_ref()

@@ -19,6 +19,8 @@ pub struct HydrationSettings {
     pub cache_size: Option<u64>,
     /// Number of bytes to leave free on the cache's file system.
     pub reserve: u64,
+    /// Memory limit of this job, bytes. A cache in memory counts towards it.
+    pub memory_limit: Option<u64>,
     /// Maximum memory of buffers, bytes.
     pub memory: u64,
     /// Time after which a read fails.
@@ -36,6 +38,7 @@ impl Default for HydrationSettings {
             cache_size: None,
             // Room for the logs and results of a job on a small root volume.
             reserve: 512 << 20,
+            memory_limit: None,
             memory: firstbyte_store::MEMORY,
             // The same deadline as for every remote read: a dead endpoint is an error within 30 s.
             deadline: firstbyte_pacing::DEADLINE,

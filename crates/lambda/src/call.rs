@@ -119,9 +119,13 @@ impl<'a> InvocationContext<'a> {
     }
 
     /// Records a path for [`finish`](Self::finish) to remove when it completes the answer, unless
-    /// the event says `keep`.
+    /// the event says `keep`. If this process ends before that, the next one of this sandbox
+    /// removes the path.
     pub(crate) fn remove_with_answer(&self, path: WrittenPath) {
-        if !self.common.keep {
+        if self.common.keep {
+            self.environment.record_kept(path.path());
+        } else {
+            self.environment.record(&path);
             self.written.lock().push(path);
         }
     }

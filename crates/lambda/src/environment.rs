@@ -16,6 +16,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::deadline::Deadline;
 use crate::error::Result;
+use crate::record::WrittenRecord;
 use crate::written::{self, WrittenPath};
 
 /// An execution environment: a process that answers one event after another.
@@ -33,8 +34,11 @@ pub struct ExecutionEnvironment {
     directory: PathBuf,
     /// The most recently used client, with its endpoint's URL.
     client: Mutex<Option<(Option<String>, Client)>>,
-    /// Paths that earlier calls did not remove because their time was too short.
+    /// Paths that earlier calls did not remove because their time was too short, and those that an
+    /// earlier process of this sandbox left.
     leftovers: Mutex<Vec<WrittenPath>>,
+    /// Paths that exist because of this process and are not kept.
+    record: Mutex<WrittenRecord>,
 }
 
 impl ExecutionEnvironment {
@@ -44,17 +48,22 @@ impl ExecutionEnvironment {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age_of_process().unwrap_or_default();
         let directory = environment::function_directory(lookup);
+        let directory = written::real_path(&directory).unwrap_or(directory);
+        let id = random_id();
+        let mut record = WrittenRecord::new(&directory, &id);
+        let leftovers = record.adopt(&directory);
         Self {
-            id: random_id(),
+            id,
             started: now.saturating_sub(age).as_secs_f64(),
             age,
             begun: Instant::now(),
             init_seconds: OnceLock::new(),
             invocations: AtomicU64::new(0),
             memory: environment::function_memory(lookup),
-            directory: written::real_path(&directory).unwrap_or(directory),
+            directory,
             client: Mutex::default(),
-            leftovers: Mutex::default(),
+            leftovers: Mutex::new(leftovers),
+            record: Mutex::new(record),
         }
     }
 
@@ -122,6 +131,16 @@ impl ExecutionEnvironment {
         Ok(client)
     }
 
+    /// Records a path to which a call is about to write.
+    pub(crate) fn record(&self, path: &WrittenPath) {
+        self.record.lock().add(path);
+    }
+
+    /// Records that a path is kept.
+    pub(crate) fn record_kept(&self, path: &Path) {
+        self.record.lock().forget(path);
+    }
+
     /// Adds paths that this call or a later one removes.
     pub(crate) fn add_leftovers(&self, paths: Vec<WrittenPath>) {
         self.leftovers.lock().extend(paths);
@@ -130,7 +149,11 @@ impl ExecutionEnvironment {
     /// Removes the leftover paths of earlier calls, as far as the deadline leaves time for it.
     pub(crate) fn clear(&self, deadline: Deadline) {
         let leftovers = std::mem::take(&mut *self.leftovers.lock());
-        self.add_leftovers(written::remove(leftovers, &|| deadline.leaves_time_to_tidy()));
+        let left = written::remove(leftovers.clone(), &|| deadline.leaves_time_to_tidy());
+        let mut record = self.record.lock();
+        leftovers.iter().filter(|path| !left.contains(path)).for_each(|path| record.forget(path.path()));
+        drop(record);
+        self.add_leftovers(left);
     }
 }
 

@@ -165,6 +165,8 @@ pub(crate) fn parse(event: Value) -> Result<(EventAction, CommonFields)> {
             "the event must be a JSON object; write {\"action\": ..., \"source\": ...}",
         ));
     };
+    // Clients with typed events write null for a field that is not given.
+    fields.retain(|_, value| !value.is_null());
     let action = fields.remove("action").unwrap_or_default();
     let action = action.as_str().unwrap_or_default();
     let mut common = Map::new();
@@ -228,6 +230,18 @@ mod tests {
             let event = json!({"action": "download", "source": "s3://b/k", "continue": token});
             assert_eq!(parse(event).unwrap().1.continues, continues);
         }
+    }
+
+    #[test]
+    fn a_field_that_is_null_is_not_given() {
+        let event =
+            json!({"action": "open", "source": "s3://b/k", "read": null, "keep": null, "endpoint_url": null});
+        let (action, common) = parse(event).unwrap();
+        assert!(matches!(action, EventAction::Open(OpenAction { read: ReadRange::All, .. })), "{action:?}");
+        assert!(!common.keep && common.endpoint_url.is_none());
+        assert!(
+            parse(json!({"action": "open", "source": null})).unwrap_err().message.contains("missing field")
+        );
     }
 
     #[test]

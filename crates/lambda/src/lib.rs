@@ -17,6 +17,7 @@ mod frontier;
 mod meter;
 mod mounts;
 pub mod reader;
+mod record;
 mod run;
 mod tmp;
 mod token;

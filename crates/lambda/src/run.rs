@@ -86,6 +86,10 @@ impl Observer for RunProgress<'_> {
         self.frontier.end(&source.to_string());
     }
 
+    fn skipped(&self, source: &Location) {
+        self.frontier.end(&source.to_string());
+    }
+
     fn failed(&self, failure: &Failed) {
         self.frontier.end(&failure.location);
     }

@@ -1,13 +1,13 @@
 //! Reports the free and the used space of the function's directory.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use firstbyte::size::human;
 use firstbyte_location::shown;
-use firstbyte_store::FailureKind;
+use firstbyte_store::{FailureKind, LocalFile};
 
 use crate::error::{InvocationFailure, Result};
 
@@ -55,6 +55,12 @@ pub(crate) fn check_room(path: &Path, size: u64) -> Result<()> {
         return Ok(());
     }
     Err(too_small(path, &human(size.saturating_add(JOURNAL_BYTES)), free.saturating_add(here)))
+}
+
+/// Returns the disk space that a file and the unfinished copy beside it use.
+pub(crate) fn present_bytes(path: &Path) -> u64 {
+    let files = [path, &LocalFile::partial_path(path)].map(Path::symlink_metadata);
+    files.into_iter().flatten().filter(Metadata::is_file).map(|file| file.blocks() * BLOCK_BYTES).sum()
 }
 
 /// Returns the failure for a call that needs more space than is free.

@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use firstbyte_location::{ByteRange, FileIdentity, Location, Version};
+use firstbyte_location::{ByteRange, FileIdentity, Location, Strength, Version};
 use firstbyte_store::{FailureKind, difference};
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,17 @@ impl ResumeToken {
     }
 
     /// Adds the version of the object that is read.
-    pub(crate) fn with_version(mut self, version: &Version) -> Self {
+    ///
+    /// # Errors
+    /// The server states neither `ETag` nor date, so the next call could not know whether the
+    /// object has changed.
+    pub(crate) fn with_version(mut self, version: &Version) -> Result<Self> {
+        if version.strength() == Strength::None {
+            return Err(InvocationFailure::too_little_time(&format!(
+                "{}: cannot be continued by another call, because its server states no version",
+                self.source
+            )));
+        }
         self.version = Some(PinnedVersion {
             size: version.size,
             etag: version.etag.clone(),
@@ -68,7 +78,7 @@ impl ResumeToken {
             last_modified: version.last_modified.clone(),
             file: version.file.map(FileIdentity::to_words),
         });
-        self
+        Ok(self)
     }
 
     /// Encodes the token as a string.
@@ -144,13 +154,18 @@ mod tests {
     fn a_token_is_read_for_its_own_action_and_source_only() {
         let source = Location::parse("s3://b/k".as_ref()).unwrap();
         let version = Version { size: Some(9), etag: Some("\"a\"".into()), ..Version::default() };
-        let token = ResumeToken { bytes: 5, ..ResumeToken::new("open", &source).with_version(&version) };
+        let token = ResumeToken::new("open", &source).with_version(&version).unwrap();
+        let token = ResumeToken { bytes: 5, ..token };
         let text = token.encode();
         let again = ResumeToken::decode(Some(&text), "open", &source).unwrap().unwrap();
         assert_eq!(again.bytes, 5);
         assert!(again.check(&source, &version).is_ok());
         let other = Version { etag: Some("\"b\"".into()), ..version };
         assert_eq!(again.check(&source, &other).unwrap_err().kind, FailureKind::Changed);
+
+        let unknown = Version { size: Some(9), ..Version::default() };
+        let failure = ResumeToken::new("open", &source).with_version(&unknown).unwrap_err();
+        assert!(failure.kind == FailureKind::Deadline && failure.message.contains("no version"), "{failure}");
 
         let elsewhere = Location::parse("s3://b/other".as_ref()).unwrap();
         assert!(ResumeToken::decode(None, "open", &source).unwrap().is_none());

@@ -3,13 +3,15 @@
 //! A [`WrittenPath`] is made before the call writes. The value records what the path had before,
 //! which is not removed.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::tmp::{is_vacant, partial_files};
 
 /// A path below the function's directory to which a call writes.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrittenPath {
     path: PathBuf,
     before: PriorState,
@@ -22,6 +24,22 @@ enum PriorState {
     EmptyDirectory,
     /// A file, or a directory with files. A call removes neither.
     Something,
+}
+
+impl PriorState {
+    fn code(self) -> u8 {
+        match self {
+            Self::Nothing => b'n',
+            Self::EmptyDirectory => b'e',
+            Self::Something => b's',
+        }
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        [Self::Nothing, Self::EmptyDirectory, Self::Something]
+            .into_iter()
+            .find(|before| before.code() == code)
+    }
 }
 
 impl WrittenPath {
@@ -39,6 +57,30 @@ impl WrittenPath {
     /// call continues.
     pub(crate) fn continued(path: PathBuf) -> Self {
         Self { path, before: PriorState::Nothing }
+    }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether the path is below `directory`, as it is written.
+    pub(crate) fn is_below(&self, directory: &Path) -> bool {
+        let below = self.path.strip_prefix(directory);
+        below.is_ok_and(|rest| rest.components().all(|part| matches!(part, Component::Normal(_))))
+    }
+
+    /// Returns the entry of a record: a byte for the state before, the path, and NUL.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        [&[self.before.code()], self.path.as_os_str().as_bytes(), &[0]].concat()
+    }
+
+    /// Parses the entries of a record. Others are left out.
+    pub(crate) fn parse_all(record: &[u8]) -> impl Iterator<Item = Self> {
+        record.split(|byte| *byte == 0).filter_map(|entry| {
+            let (code, path) = entry.split_first()?;
+            Some(Self { path: PathBuf::from(OsStr::from_bytes(path)), before: PriorState::of_code(*code)? })
+        })
     }
 
     /// Removes unfinished copies beside the path, and the path itself or the content of the

@@ -10,7 +10,7 @@ use std::time::Duration;
 use firstbyte_location::{Algorithm, Hasher};
 use firstbyte_testkit::{BUCKET, bytes, lacks_root, scratch};
 use serde_json::{Value, json};
-use support::{Function, Outcome, Store};
+use support::{Function, Outcome, SmallFileSystem, Store};
 
 const MIB: usize = 1 << 20;
 /// Rate of the link to the store, in bytes per second. Each parallel request completes a chunk
@@ -192,26 +192,6 @@ fn a_deadline_that_leaves_no_time_is_an_error_at_once() {
             assert!(error["errorMessage"].as_str().unwrap().contains("150 ms are kept"), "{error}");
         }
         other => panic!("{other:?}"),
-    }
-}
-
-/// A separate file system that is too small for the files. Mounting it requires root.
-struct SmallFileSystem(tempfile::TempDir);
-
-impl SmallFileSystem {
-    fn mounted() -> Self {
-        let at = scratch();
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at.path()).status();
-        assert!(mount.unwrap().success(), "mounting a small tmpfs takes root");
-        Self(at)
-    }
-}
-
-impl Drop for SmallFileSystem {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.0.path()).status();
-        assert!(std::thread::panicking() || unmounted.unwrap().success());
     }
 }
 

@@ -6,3 +6,4 @@ mod actions;
 mod api;
 mod deadlines;
 mod support;
+mod warm;

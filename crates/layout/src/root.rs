@@ -211,7 +211,8 @@ impl LayoutRoot {
             Ok(()) => Ok(Some(MoveResult::Done)),
             Err(Errno::EXIST) => Ok(Some(MoveResult::Taken)),
             Err(Errno::NOENT) => Ok(Some(MoveResult::Absent)),
-            Err(Errno::INVAL | Errno::NOSYS) => {
+            // The file system, the kernel or a sandbox lacks this form of the call.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
                 self.links_only.store(true, Ordering::Relaxed);
                 Ok(None)
             }

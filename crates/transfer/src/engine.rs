@@ -231,9 +231,10 @@ impl Engine {
         })
     }
 
-    /// Performs `jobs`, which the caller made from its own listing of `tree`, in their order. An
-    /// object is copied even if the destination already has it. Like
-    /// [`copy_tree`](Self::copy_tree), writes nothing outside a local destination.
+    /// Performs `jobs`, which the caller made from its own listing of `tree`, in their order. Like
+    /// [`copy_tree`](Self::copy_tree), writes nothing outside a local destination, and skips
+    /// objects that are complete and unchanged there. At other destinations it would take a request
+    /// to find an object, so objects are copied even if the destination already has them.
     ///
     /// # Errors
     /// The errors of [`copy_many`](Self::copy_many).
@@ -243,7 +244,11 @@ impl Engine {
         jobs: &mut CopyJobs<'_>,
         observer: &dyn Observer,
     ) -> Result<Summary> {
-        self.run_counted(|scope| run_tree(scope, &TreeCopy::new(tree, scope), None, jobs, observer))
+        self.run_counted(|scope| {
+            let copy = TreeCopy::new(tree, scope);
+            let unchanged = if copy.root.is_some() { Unchanged::Skipped } else { Unchanged::Copied };
+            complete_tree(scope, &copy, run_jobs(scope, &copy, None, unchanged, jobs, observer), observer)
+        })
     }
 
     /// Brings a tree up to date: copies missing and changed objects, and treats objects that only
@@ -255,7 +260,8 @@ impl Engine {
         self.in_order(|scope| {
             let copy = TreeCopy::new(tree, scope);
             let mut jobs = sync::jobs(scope, &copy, extras, observer)?;
-            let run = run_jobs(scope, &copy, None, &mut jobs, observer).map(|mut summary| {
+            let run = run_jobs(scope, &copy, None, Unchanged::Copied, &mut jobs, observer);
+            let run = run.map(|mut summary| {
                 jobs.delete_extras(&mut summary);
                 summary
             });
@@ -479,18 +485,18 @@ fn run_tree(
     jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
-    complete_tree(scope, copy, run_jobs(scope, copy, sources, jobs, observer), observer)
+    complete_tree(scope, copy, run_jobs(scope, copy, sources, Unchanged::Copied, jobs, observer), observer)
 }
 
 fn run_jobs(
     scope: &CallScope<'_>,
     copy: &TreeCopy<'_>,
     sources: Option<&MovedSources<'_>>,
+    unchanged: Unchanged,
     jobs: &mut CopyJobs<'_>,
     observer: &dyn Observer,
 ) -> Result<Summary> {
     let route = TransferRoute::of(&copy.tree.source, &copy.tree.destination);
-    let unchanged = Unchanged::Copied;
     let run_kind = RunKind { batch: ObjectCount::Tree, route, root: copy.root.as_ref(), sources, unchanged };
     Scheduler::new(scope, observer, run_kind).run(jobs)
 }

@@ -39,7 +39,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     pub(crate) fn add_to(&self, summary: &mut Summary) {
-        summary.skipped = load_relaxed(&self.skipped);
+        summary.skipped += load_relaxed(&self.skipped);
         summary.objects += load_relaxed(&self.links);
         summary.deleted += load_relaxed(&self.deleted);
         summary.special = load_relaxed(&self.special);

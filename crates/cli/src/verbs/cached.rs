@@ -22,7 +22,7 @@ use crate::render::error::{Error, Result};
 #[derive(Args, Clone, Debug)]
 pub struct CacheArgs {
     /// Cache directory, private to this user [default: $XDG_CACHE_HOME/firstbyte, without a
-    /// home and in AWS Lambda /tmp/firstbyte-UID]
+    /// writable home and in AWS Lambda /tmp/firstbyte-UID]
     #[arg(long, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     cache: Option<PathBuf>,
     /// Share the cache directory with its group, whose members are trusted: they can read what is
@@ -32,7 +32,8 @@ pub struct CacheArgs {
     /// Name of the store in the cache, instead of its endpoint: for one store at several addresses
     #[arg(long, value_name = "NAME")]
     cache_store: Option<String>,
-    /// Most bytes that the cache may use [default: limited only by --reserve]
+    /// Most bytes that the cache may use [default: limited only by --reserve; in memory (tmpfs)
+    /// half of the container's memory]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     cache_size: Option<u64>,
     /// Bytes to leave free on the file system of the cache

@@ -70,7 +70,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &CopyManyAction) -> Resul
     match summary.ended {
         None => answer.stages.all_seconds = call.now(),
         Some(_) if run.is_stopped() => {
-            if summary.objects + summary.failures + summary.kept_bytes == 0 {
+            if summary.objects + summary.skipped + summary.failures + summary.kept_bytes == 0 {
                 return Err(InvocationFailure::no_progress(&source));
             }
             let next = ResumeToken::new(VERB, &source);
@@ -199,11 +199,15 @@ impl DestinationSpace {
         Self { destination: destination.clone(), free, listed: Mutex::default(), exceeded: OnceLock::new() }
     }
 
-    /// Adds the size of an entry. Stops the run if the total does not fit.
+    /// Adds the size of an entry, less what earlier calls have already written of it. Stops the run
+    /// if the total does not fit.
     fn add(&self, entry: &Entry, stop: &Stop) {
+        let Some(free) = self.free else { return };
+        let copy = location_below(&self.destination, &entry.name).ok();
+        let present = copy.as_ref().and_then(Location::as_local).map_or(0, tmp::present_bytes);
         let mut listed = self.listed.lock();
-        *listed += entry.size.unwrap_or(0);
-        if self.free.is_some_and(|free| *listed > free) {
+        *listed += entry.size.unwrap_or(0).saturating_sub(present);
+        if *listed > free {
             self.exceeded.get_or_init(|| stop.stop());
         }
     }

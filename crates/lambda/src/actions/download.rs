@@ -43,8 +43,15 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
     if let Some(token) = &token {
         token.check(&source, &stat.version)?;
     }
-    if let (Some(path), Some(size)) = (destination.as_local(), stat.size()) {
-        tmp::check_room(path, size)?;
+    if let Some(path) = destination.as_local() {
+        let unchanged = run.engine.is_unchanged(&source, &destination);
+        if unchanged.map_err(|error| InvocationFailure::of_transfer(&error))? {
+            answer.receipt.skipped = 1;
+            answer.receipt.version = Some(stat.version.to_string());
+            answer.stages.all_seconds = call.now();
+            return Ok(answer);
+        }
+        stat.size().map_or(Ok(()), |size| tmp::check_room(path, size))?;
     }
 
     let progress = RunProgress { meter: &run.meter, frontier: &Frontier::default() };
@@ -66,7 +73,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &DownloadAction) -> Resul
         if summary.kept_bytes == 0 {
             return Err(InvocationFailure::no_progress(&source));
         }
-        let next = ResumeToken::new(VERB, &source).with_version(&stat.version);
+        let next = ResumeToken::new(VERB, &source).with_version(&stat.version)?;
         let next =
             ResumeToken { bytes: summary.kept_bytes, destination: Some(destination.to_string()), ..next };
         answer.done_bytes = Some(summary.kept_bytes);

@@ -49,7 +49,7 @@ pub(super) fn run(call: &InvocationContext<'_>, event: &OpenAction) -> Result<An
         if reading.bytes == 0 {
             return Err(InvocationFailure::no_progress(&source));
         }
-        let next = ResumeToken::new(VERB, &source).with_version(file.version());
+        let next = ResumeToken::new(VERB, &source).with_version(file.version())?;
         let next = ResumeToken {
             bytes: done,
             range: Some((range.start, range.len())),

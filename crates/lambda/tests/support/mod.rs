@@ -10,7 +10,8 @@ use std::time::Duration;
 use firstbyte::{Client, ClientOptions, Copy};
 use firstbyte_link::{Link, LinkConfig, LinkRate, RunningLink};
 use firstbyte_testkit::{
-    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, versitygw, wait_limit,
+    ACCESS_KEY, BUCKET, Process, SECRET_KEY, bytes, minio, scratch, set_credentials, until, versitygw,
+    wait_limit,
 };
 use serde_json::{Value, json};
 
@@ -140,6 +141,15 @@ impl Function {
         }
     }
 
+    /// Sends an event, and kills the function as soon as `is_time` returns true, as Lambda kills
+    /// one that runs out of memory.
+    pub fn kill_while(&mut self, event: &Value, is_time: impl Fn(&Self) -> bool) {
+        self.api.send(event, wait_limit());
+        until("the time to kill the function", || is_time(self));
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     /// Returns the answer to an event that must succeed, within a generous deadline.
     #[track_caller]
     pub fn answer(&mut self, event: &Value) -> Value {
@@ -219,6 +229,26 @@ impl Drop for Function {
         // The function may have been killed already, so errors are ignored.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A file system of 8 MiB. Mounting it requires root.
+pub struct SmallFileSystem(pub tempfile::TempDir);
+
+impl SmallFileSystem {
+    pub fn mounted() -> Self {
+        let at = scratch();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at.path()).status();
+        assert!(mount.unwrap().success(), "mounting a small tmpfs takes root");
+        Self(at)
+    }
+}
+
+impl Drop for SmallFileSystem {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0.path()).status();
+        assert!(std::thread::panicking() || unmounted.unwrap().success());
     }
 }
 

@@ -53,14 +53,19 @@ impl RuntimeApi {
         &self.address
     }
 
+    /// Sends an event to the function, and does not wait for the answer.
+    pub fn send(&self, event: &Value, timeout: Duration) {
+        self.shared.state.lock().unwrap().events.push_back((event.to_string(), timeout.as_millis()));
+        self.shared.changed.notify_all();
+    }
+
     /// Sends an event to the function. `None` if no answer arrived before the deadline and a grace
     /// period after it.
     pub fn invoke(&self, event: &Value, timeout: Duration) -> Option<Reply> {
         // The time that the function takes to start does not count towards its first event.
         let starts = Instant::now() + wait_limit();
+        self.send(event, timeout);
         let mut state = self.shared.state.lock().unwrap();
-        state.events.push_back((event.to_string(), timeout.as_millis()));
-        self.shared.changed.notify_all();
         while !state.events.is_empty() {
             assert!(Instant::now() < starts, "it asks for no event");
             state = self.shared.changed.wait_timeout(state, Duration::from_secs(1)).unwrap().0;

@@ -20,7 +20,7 @@ use crate::http::condition::{Condition, UnmetCondition};
 use crate::http::etag::EtagIdentity;
 use crate::object::copying::copy_range;
 use crate::object::metadata;
-use crate::object::root::ServedRoot;
+use crate::object::root::{ServedRoot, is_refused};
 use crate::object::staging::{self, PartNote, TemporaryFile};
 use crate::path::EntryPath;
 
@@ -328,7 +328,7 @@ fn rename(
         return rename_exclusively(from, old, to.as_fd(), new);
     }
     match rustix::fs::renameat_with(from, old, to, new, flags) {
-        Err(Errno::NOSYS) => rustix::fs::renameat(from, old, to, new),
+        Err(error) if is_refused(error) => rustix::fs::renameat(from, old, to, new),
         done => done,
     }
 }

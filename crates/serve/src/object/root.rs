@@ -148,7 +148,7 @@ impl ServedRoot {
         match open_entry(&self.directory, path, flags, ResolveFlags::CACHED) {
             // The kernel does not have the name in memory. The look-up may wait for a disk or a
             // network, so it runs on a blocking thread and delays no other connection.
-            Err(Errno::AGAIN | Errno::INVAL | Errno::NOSYS) => {}
+            Err(error) if error == Errno::AGAIN || error == Errno::INVAL || is_refused(error) => {}
             done => return done.map_err(of_kernel),
         }
         let (directory, path) = (self.directory.clone(), path.clone());
@@ -206,12 +206,21 @@ fn open_beneath(
     // The kernel gives up on `..` in a link if any rename happens at the same time (openat2(2)).
     let raced = |opened: &rustix::io::Result<OwnedFd>| matches!(opened, Err(Errno::AGAIN));
     match (0..LOOK_UP_ATTEMPTS).map(|_| open()).find(|opened| !raced(opened)).unwrap_or(Err(Errno::AGAIN)) {
-        Err(Errno::NOSYS) => open_without_links(root, path, flags),
+        Err(error) if is_refused(error) => open_without_links(root, path, flags),
         done => done,
     }
 }
 
-/// Opens `path` component by component without following links, for kernels before 5.6.
+/// Returns whether a call failed because the kernel lacks it, or because a sandbox refuses it.
+/// Docker refuses calls that its profile does not list with EPERM
+/// (<https://github.com/moby/moby/issues/42871>,
+/// <https://github.com/opencontainers/runc/issues/2151>, as of 28 November 2026).
+pub(super) fn is_refused(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM | Errno::OPNOTSUPP)
+}
+
+/// Opens `path` component by component without following links, where `openat2` is refused, as by
+/// kernels before 5.6.
 fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::openat(root, ".", step, Mode::empty())?;

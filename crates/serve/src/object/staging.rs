@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use crate::config::Buckets;
 use crate::object::reserved::{self, Area};
-use crate::object::root::ServedRoot;
+use crate::object::root::{ServedRoot, is_refused};
 use crate::path::EntryPath;
 use crate::token::random_token;
 
@@ -345,8 +345,7 @@ pub(crate) fn remove_tree(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
 fn enter(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat2(parent, name, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
-        // Old kernels lack the call, and sandboxes refuse it.
-        Err(Errno::NOSYS | Errno::PERM) => {
+        Err(error) if is_refused(error) => {
             let opened = rustix::fs::openat(parent, name, flags, Mode::empty())?;
             let same = rustix::fs::fstat(&opened)?.st_dev == rustix::fs::fstat(parent)?.st_dev;
             if same { Ok(opened) } else { Err(Errno::XDEV.into()) }

@@ -128,7 +128,7 @@ impl Connector {
             throttle: &Throttle::default(),
         };
         let client = &self.provider.client;
-        let (head, incoming) = match is_nearby(&origin) {
+        let (head, incoming) = match is_beyond_proxies(&origin) {
             true => client.nearby(self.deadline).send(&request)?,
             false => client.send(&request)?,
         };
@@ -190,11 +190,14 @@ fn target_of(url: &str) -> String {
     }
 }
 
-/// Returns true for services on this machine, such as the agents that give a container its role,
-/// and for metadata services. No proxy reaches them.
-fn is_nearby(origin: &Origin) -> bool {
-    let address = origin.host.parse::<IpAddr>();
-    origin.host == "localhost" || address.is_ok_and(|it| it.is_loopback()) || is_link_local(origin)
+/// Returns true for services that no proxy reaches: metadata services, and services of this
+/// machine, such as the credentials of a Lambda function with SnapStart
+/// (`AWS_CONTAINER_CREDENTIALS_FULL_URI`). Other AWS clients use no proxy for either, whatever
+/// `no_proxy` says (`ContainerMetadataFetcher` of botocore, as of 28 November 2026).
+fn is_beyond_proxies(origin: &Origin) -> bool {
+    let host = origin.host.trim_matches(['[', ']']);
+    let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_loopback || host == "localhost" || is_link_local(origin)
 }
 
 /// Returns true for the addresses of metadata services.
@@ -224,17 +227,19 @@ mod tests {
     }
 
     #[test]
-    fn services_of_this_machine_and_metadata_services_are_reached_without_a_proxy() {
-        for (url, local) in [
-            ("http://169.254.169.254", true),
-            ("http://169.254.170.2:80", true),
-            ("http://[fd00:ec2::254]", true),
-            ("http://127.0.0.1:1338", true),
-            ("http://[::1]", true),
-            ("http://localhost:1338", true),
-            ("https://sts.amazonaws.com", false),
+    fn metadata_services_and_services_of_this_machine_are_reached_without_a_proxy() {
+        for (url, link_local, direct) in [
+            ("http://169.254.169.254", true, true),
+            ("http://169.254.170.2:80", true, true),
+            ("http://[fd00:ec2::254]", true, true),
+            ("http://127.0.0.1:9001", false, true),
+            ("http://[::1]:9001", false, true),
+            ("http://localhost:9001", false, true),
+            ("http://localhost.example", false, false),
+            ("https://sts.amazonaws.com", false, false),
         ] {
-            assert_eq!(is_nearby(&Origin::parse_url(url).unwrap()), local, "{url}");
+            let origin = Origin::parse_url(url).unwrap();
+            assert_eq!((is_link_local(&origin), is_beyond_proxies(&origin)), (link_local, direct), "{url}");
         }
     }
 }

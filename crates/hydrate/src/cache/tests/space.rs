@@ -1,6 +1,7 @@
 //! Tests the count of the space used, and eviction when there is no room.
 
 use super::*;
+use crate::settings::HydrationSettings;
 
 fn limited(dir: &Path, size: u64) -> Cache {
     Cache::open(dir, CacheLimits { size: Some(size), reserve: 0 }).unwrap()
@@ -142,6 +143,20 @@ fn a_reserve_larger_than_the_disk_caches_nothing() {
     let cache = Cache::open(dir.path(), CacheLimits { size: None, reserve: u64::MAX }).unwrap();
     assert_eq!(cache.usage().room, 0);
     assert!(cache.version(&location("s3://b/1"), &strong(BLOCK, "a"), None).is_err());
+}
+
+#[test]
+fn a_cache_in_memory_takes_half_of_the_jobs_memory_unless_its_size_is_stated() {
+    let size = |directory: &str, memory_limit, cache_size| {
+        let cache = Some(directory.into());
+        let settings = HydrationSettings { cache, memory_limit, cache_size, ..HydrationSettings::default() };
+        CacheLimits::of(&settings).size
+    };
+    let in_memory = "/dev/shm/made/later";
+    assert_eq!(size(in_memory, Some(100), None), Some(50));
+    assert_eq!(size(in_memory, Some(100), Some(70)), Some(70));
+    assert_eq!(size(in_memory, None, None), None);
+    assert_eq!(size("/proc/self", Some(100), None), None);
 }
 
 #[test]
