@@ -80,6 +80,11 @@ impl Google {
 }
 
 impl Google {
+    /// Returns the address of the service or of its emulator. `None` for an unusable configuration.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.identity.place(&self.client.options).ok().map(|place| place.origin.to_string())
+    }
+
     /// Returns the address of the emulator. Empty for the service itself, and for an unusable
     /// configuration, which makes every request fail with the reason.
     pub(crate) fn emulator(&self) -> String {
