@@ -152,7 +152,10 @@ impl<'a> Streams<'a> {
         }
         let length = self.length.load(Ordering::Relaxed);
         let next = self.samples.next(length);
-        let Some(range) = next else { return Err(PartEnd::Failed("no object can be read".into())) };
+        let Some(range) = next else {
+            let why = if self.samples.is_empty() { "no object has content" } else { "no object can be read" };
+            return Err(PartEnd::Failed(why.into()));
+        };
         range.sample.judge(self.read(&range, length, buffer)).map(drop)
     }
 

@@ -110,6 +110,11 @@ impl Samples {
         self.all.iter().filter(|sample| !sample.is_lost()).collect()
     }
 
+    /// Returns true if no object with content was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Returns the number of objects that cannot be read, and the reason of the first.
     pub(crate) fn lost(&self) -> Option<(usize, String)> {
         let mut lost = self.all.iter().filter_map(|sample| sample.lost.get());

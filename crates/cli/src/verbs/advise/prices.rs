@@ -12,7 +12,7 @@ use firstbyte::billing::{price_catalogue, read_prices, today};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
 use firstbyte_advise::prices::{Day, Price, PriceCatalogue};
-use firstbyte_advise::usage::KEYS;
+use firstbyte_advise::usage::{KEYS, provider_of};
 use firstbyte_location::{directory_of, shown};
 use serde_json::json;
 
@@ -104,10 +104,13 @@ fn show(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::failed(format!("no price of {what}{place} is known for {day}"))
             .advise("`firstbyte advise prices import` reads AWS's"));
     }
+    // A region is of one provider, whose prices alone can be missing there.
+    let is_of_place =
+        |key: &str| region.is_none() || rows.iter().any(|price| provider_of(&price.key) == provider_of(key));
     let missing: Vec<&str> = KEYS
         .iter()
         .map(|key| key.name)
-        .filter(|name| begins(name) && !name.ends_with('*'))
+        .filter(|name| begins(name) && !name.ends_with('*') && is_of_place(name))
         .filter(|name| rows.iter().all(|price| price.key != *name))
         .collect();
     let print = if globals.json { print_json } else { print_table };
