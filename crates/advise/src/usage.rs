@@ -9,8 +9,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Cloud;
-
 /// Hours per month as AWS counts them: 365 days of 24 hours, divided by twelve.
 pub const HOURS_PER_MONTH: f64 = 730.0;
 
@@ -203,17 +201,6 @@ pub struct PriceKey {
     pub unit: Unit,
     /// Description of what is billed.
     pub what: &'static str,
-}
-
-/// Returns the provider that bills what a key stands for.
-#[must_use]
-pub fn provider_of(key: &str) -> Cloud {
-    match key.split('/').next() {
-        Some("gcs" | "gce" | "gce-spot") => Cloud::Google,
-        Some("azure-blob" | "azure-vm" | "azure-vm-spot") => Cloud::Azure,
-        Some("r2") => Cloud::Cloudflare,
-        _ => Cloud::Aws,
-    }
 }
 
 /// The prices that a usage can refer to. A catalogue may lack some of them for a region.

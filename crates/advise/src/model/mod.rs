@@ -185,6 +185,17 @@ impl Cloud {
         (self == Self::Cloudflare).then_some("auto")
     }
 
+    /// Returns the provider that bills what the key of a price stands for.
+    #[must_use]
+    pub fn of_price(key: &str) -> Self {
+        match key.split('/').next() {
+            Some("gcs" | "gce" | "gce-spot") => Self::Google,
+            Some("azure-blob" | "azure-vm" | "azure-vm-spot") => Self::Azure,
+            Some("r2") => Self::Cloudflare,
+            _ => Self::Aws,
+        }
+    }
+
     /// Returns whether a region in the settings of AWS may be that of the service.
     #[must_use]
     pub fn has_aws_regions(self) -> bool {

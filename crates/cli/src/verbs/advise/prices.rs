@@ -11,8 +11,9 @@ use clap::{Args, Subcommand};
 use firstbyte::billing::{price_catalogue, read_prices, today};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
+use firstbyte_advise::model::Cloud;
 use firstbyte_advise::prices::{Day, Price, PriceCatalogue};
-use firstbyte_advise::usage::{KEYS, provider_of};
+use firstbyte_advise::usage::KEYS;
 use firstbyte_location::{directory_of, shown};
 use serde_json::json;
 
@@ -105,8 +106,9 @@ fn show(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
             .advise("`firstbyte advise prices import` reads AWS's"));
     }
     // A region is of one provider, whose prices alone can be missing there.
-    let is_of_place =
-        |key: &str| region.is_none() || rows.iter().any(|price| provider_of(&price.key) == provider_of(key));
+    let is_of_place = |key: &str| {
+        region.is_none() || rows.iter().any(|price| Cloud::of_price(&price.key) == Cloud::of_price(key))
+    };
     let missing: Vec<&str> = KEYS
         .iter()
         .map(|key| key.name)
