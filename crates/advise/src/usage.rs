@@ -197,14 +197,14 @@ impl fmt::Display for Unit {
 pub struct PriceKey {
     /// The key. `*` stands for the name of an instance type.
     pub name: &'static str,
-    /// The unit that AWS bills.
+    /// The unit that the provider bills.
     pub unit: Unit,
     /// Description of what is billed.
     pub what: &'static str,
 }
 
 /// The prices that a usage can refer to. A catalogue may lack some of them for a region.
-pub const KEYS: [PriceKey; 39] = [
+pub const KEYS: [PriceKey; 56] = [
     key("s3-standard/storage", Unit::GiBMonth, "data in a bucket"),
     key("s3-standard/get", Unit::Requests, "GET, SELECT and other read requests"),
     key("s3-standard/put", Unit::Requests, "PUT, COPY, POST and LIST requests"),
@@ -244,6 +244,23 @@ pub const KEYS: [PriceKey; 39] = [
     key("transfer/region", Unit::GiB, "data sent to another region"),
     key("nat/hour", Unit::Hours, "a NAT gateway"),
     key("nat/data", Unit::GiB, "data through a NAT gateway"),
+    key("gcs/storage", Unit::GiBMonth, "Google Cloud: data in a bucket, Standard class, one region"),
+    key("gcs/get", Unit::Requests, "Google Cloud: operations of class B"),
+    key("gcs/put", Unit::Requests, "Google Cloud: operations of class A, with lists"),
+    key("gcs/region", Unit::GiB, "Google Cloud: data sent to another region"),
+    key("gcs/internet", Unit::GiB, "Google Cloud: data sent to the internet, first TiB of a month"),
+    key("gce/*", Unit::Hours, "Google Cloud: a machine on demand: gce/n2-standard-8"),
+    key("gce-spot/*", Unit::Hours, "Google Cloud: a machine at the spot price"),
+    key("azure-blob/storage", Unit::GBMonth, "Azure: data in the hot tier, local redundancy"),
+    key("azure-blob/get", Unit::Requests, "Azure: read and other operations, hot tier"),
+    key("azure-blob/put", Unit::Requests, "Azure: write and list operations, hot tier"),
+    key("azure-blob/region", Unit::GB, "Azure: data sent to another region"),
+    key("azure-blob/internet", Unit::GB, "Azure: data sent to the internet, first 10 TB of a month"),
+    key("azure-vm/*", Unit::Hours, "Azure: a virtual machine, Linux: azure-vm/d32ds_v4"),
+    key("azure-vm-spot/*", Unit::Hours, "Azure: a virtual machine at the spot price"),
+    key("r2/storage", Unit::GBMonth, "Cloudflare R2: data in a bucket, Standard class"),
+    key("r2/get", Unit::Requests, "Cloudflare R2: operations of class B"),
+    key("r2/put", Unit::Requests, "Cloudflare R2: operations of class A, with lists"),
 ];
 
 const fn key(name: &'static str, unit: Unit, what: &'static str) -> PriceKey {

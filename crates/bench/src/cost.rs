@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use firstbyte::billing::{
-    self, Declared, JobTraffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket,
+    self, Declared, JobTraffic, Transfer, is_loopback, is_of_the_machine, service_of_bucket, service_of_host,
 };
 use firstbyte_advise::model;
 use firstbyte_advise::prices::{self, Day};
@@ -213,6 +213,8 @@ impl Tariff {
             (Some(declared), ..) => declared,
             (None, None | Some(("file", _)), _) => self.path(target.trim_start_matches("file://"), mounts),
             (None, Some(("s3", _)), Some(url)) => self.url(&url),
+            (None, Some(("gs", _)), _) => self.named("gcs"),
+            (None, Some(("az", _)), _) => self.named("azure-blob"),
             (None, Some(_), _) => self.url(&target),
         };
         (target, service)
@@ -247,7 +249,7 @@ impl Tariff {
             UsageItem::per_job("lambda/x86", gib * timeout * jobs, Unit::GiBSeconds),
             UsageItem::per_job("lambda/requests", jobs, Unit::Requests),
         ];
-        let Some(usd) = self.price_usage(&mut line, &OptionUsage { items, waiting: None }) else {
+        let Some(usd) = self.price_usage(&mut line, None, &OptionUsage { items, waiting: None }) else {
             return (line, 0.0);
         };
         line.gets = jobs * f64::from(runs);
@@ -262,7 +264,9 @@ impl Tariff {
             Line { target: target.to_owned(), service: Some("ec2".into()), runs: 1, ..Line::default() };
         for kind in types {
             let items = vec![UsageItem::per_job(&format!("ec2/{kind}"), hours, Unit::Hours)];
-            let Some(usd) = self.price_usage(&mut line, &OptionUsage { items, waiting: None }) else { break };
+            let Some(usd) = self.price_usage(&mut line, None, &OptionUsage { items, waiting: None }) else {
+                break;
+            };
             line.usd = line.usd.max(usd);
         }
         Costs { lines: vec![line], ..Costs::default() }
@@ -270,7 +274,11 @@ impl Tariff {
 
     /// Returns the service that bills a bucket of AWS.
     fn bucket(&self, name: &str) -> Service<'_> {
-        let service = service_of_bucket(name);
+        self.named(service_of_bucket(name))
+    }
+
+    /// Returns the service whose model has this name.
+    fn named(&self, service: &str) -> Service<'_> {
         let found = self.services.service(service);
         found.map_or_else(|| Service::Unknown(format!("no model is called {service}")), Service::Known)
     }
@@ -279,7 +287,10 @@ impl Tariff {
         if is_loopback(url) {
             return Service::Unbilled("on this machine".into());
         }
-        Service::Unknown(format!("no price list for {url}; give --bill-as"))
+        match service_of_host(url) {
+            Some(service) => self.named(service),
+            None => Service::Unknown(format!("no price list for {url}; give --bill-as")),
+        }
     }
 
     fn path(&self, path: &str, mounts: Option<&Mounts>) -> Service<'_> {
@@ -297,10 +308,7 @@ impl Tariff {
     fn declared_service(&self) -> Option<Service<'_>> {
         Some(match self.declared.as_ref()? {
             Declared::Nothing => Service::Unbilled("declared with --bill-as".into()),
-            Declared::Service(name) => match self.services.service(name) {
-                Some(model) => Service::Known(model),
-                None => Service::Unknown(format!("no model is called {name}")),
-            },
+            Declared::Service(name) => self.named(name),
         })
     }
 
@@ -332,17 +340,17 @@ impl Tariff {
         if usage.items.is_empty() {
             return (0.0, once);
         }
-        let Some(usd) = self.price_usage(line, &usage) else { return (0.0, once) };
+        let Some(usd) = self.price_usage(line, model.cloud.only_region(), &usage) else { return (0.0, once) };
         line.usd = usd * if once { 1.0 } else { f64::from(line.runs) };
         (usd, once)
     }
 
-    /// Returns the dollars of a usage, and notes items without a price in the line. `None` without
-    /// a region.
-    fn price_usage(&self, line: &mut Line, usage: &OptionUsage) -> Option<f64> {
+    /// Returns the dollars of a usage, and notes items without a price in the line. `only` is the
+    /// region of a service that has one price list. `None` without a region.
+    fn price_usage(&self, line: &mut Line, only: Option<&str>, usage: &OptionUsage) -> Option<f64> {
         let bucket = line.target.strip_prefix("s3://").and_then(|rest| rest.split('/').next());
-        let found = bucket.and_then(|bucket| self.found_regions.get(bucket));
-        let Some(region) = found.or(self.region.as_ref()) else {
+        let found = bucket.and_then(|bucket| self.found_regions.get(bucket)).or(self.region.as_ref());
+        let Some(region) = only.or(found.map(String::as_str)) else {
             line.missing.push("its region is not known; give --region".into());
             return None;
         };
@@ -405,6 +413,9 @@ fn reads_of(contender: &Contender, words: &Words) -> Result<(JobTraffic, bool), 
     let jobs = f64::from(contender.jobs(words)?);
     let none = BilledReads::default();
     let billed = contender.billed.as_ref().unwrap_or(&none);
+    if !billed.class.is_empty() {
+        return Err(format!("its storage class is {}, which may bill retrieval", billed.class));
+    }
     let bytes = match (&billed.bytes, &contender.bytes) {
         (own, _) if !own.is_empty() => own,
         (_, Some(bytes)) => bytes,

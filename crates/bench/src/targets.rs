@@ -100,7 +100,11 @@ pub fn plan(targets: &[Target], request: &Request) -> Result<Plan> {
                 Some(called) => called::case(target, workload, called, request, jobs),
                 None => cases::case(target, workload, request, jobs),
             };
-            cases.push(case.map_err(wrong)?);
+            let mut case = case.map_err(wrong)?;
+            for contender in case.contenders.iter_mut().filter(|_| target.class.is_some()) {
+                contender.billed.get_or_insert_default().class = target.class.clone().unwrap_or_default();
+            }
+            cases.push(case);
         }
     }
     if cases.is_empty() {

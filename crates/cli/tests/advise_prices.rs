@@ -59,6 +59,10 @@ fn prices_are_shown_with_day_age_and_source() {
     assert!(of("efs/elastic-read")["source"].as_str().is_some_and(|source| !source.is_empty()));
     assert_eq!(of("fsx-lustre/persistent-2-1000")["missing"], true, "what is not known is named");
 
+    assert!(rows.iter().all(|row| !row["key"].as_str().unwrap().starts_with("gcs/")), "{rows:?}");
+    let google = self::rows(&world, &["--region", "us-central1"]);
+    assert!(google.iter().all(|row| row["key"].as_str().unwrap().starts_with('g')), "{google:?}");
+
     let ran = world.run(&["advise", "prices", "efs", "--region", "us-east-1", "--day", "2026-11-23"]);
     let text = String::from_utf8(ran.stdout).unwrap();
     let line = text.lines().find(|line| line.starts_with("efs/elastic-read")).unwrap();

@@ -196,7 +196,7 @@ fn bytes_to_another_region_are_billed_and_those_that_are_not_seen_have_no_dollar
     assert!(copied.receipt()["usd"].as_f64().unwrap() > 0.0);
     world
         .run(&["cp", "s3://bucket/large", "x", "--bill-as", "gcs", "--transfer", "none", "--budget", "1USD"])
-        .fails_usage("no price of gcs is known");
+        .fails(2, &["--budget", "its region is not known", "--region"]);
 }
 
 #[test]

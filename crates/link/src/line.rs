@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::net::Shutdown;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use firstbyte_location::to_usize;
@@ -16,9 +17,13 @@ use crate::end::LinkSocket;
 use crate::pace::WirePace;
 use crate::rate::LinkRate;
 
-/// Bandwidth-delay product assumed for a line without a rate, in bytes: 10 ms at 400 MB/s, which is
-/// more than loopback needs.
-const UNLIMITED_PRODUCT_BYTES: u64 = 4 << 20;
+/// Rate that a line without a rate carries at any round trip of up to a third of a second. It only
+/// decides how many bytes the line holds.
+const UNLIMITED_RATE: LinkRate = LinkRate::bytes_per_second(400_000_000);
+
+/// Smallest and largest bandwidth-delay product of a line without a rate, in bytes. With the
+/// largest, a receiver that is slower than its sender takes 128 MiB of memory.
+const UNLIMITED_PRODUCT_BYTES: RangeInclusive<u64> = (4 << 20)..=(64 << 20);
 
 /// Maximum number of unused buffers that are kept for reuse. An active link needs tens of buffers.
 const SPARE_BUFFERS: usize = 64;
@@ -111,7 +116,9 @@ fn highest_rate(config: &LinkConfig) -> Option<LinkRate> {
 impl DelayLine {
     pub(crate) fn new(config: &LinkConfig, opens_at: Instant, now: Instant) -> Self {
         let delay = config.rtt / 2;
-        let product = highest_rate(config).map_or(UNLIMITED_PRODUCT_BYTES, |rate| rate.bytes_in(delay));
+        let (least, most) = UNLIMITED_PRODUCT_BYTES.into_inner();
+        let unlimited = || UNLIMITED_RATE.bytes_in(delay).clamp(least, most);
+        let product = highest_rate(config).map_or_else(unlimited, |rate| rate.bytes_in(delay));
         let piece = WirePace::new(highest_rate(config), now).piece();
         // Twice the product, so that the line can catch up after a late wake-up on a busy machine.
         let max_held_bytes = to_usize(product.saturating_add(piece).saturating_mul(2));
@@ -271,5 +278,26 @@ impl DelayLine {
             }
         }
         delivered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_link_without_a_rate_holds_the_bytes_of_its_delay() {
+        let held = |rtt: u64| {
+            let mut config = LinkConfig::new(([127, 0, 0, 1], 0).into(), "127.0.0.1:1");
+            config.rtt = Duration::from_millis(rtt);
+            let now = Instant::now();
+            DelayLine::new(&config, now, now).max_held_bytes as f64
+        };
+        for rtt in [1, 30, 200, 300] {
+            let delay = rtt as f64 / 2e3;
+            assert!(held(rtt) / delay >= 2.0 * 400e6, "{rtt} ms");
+        }
+        // A round trip of an hour holds no more.
+        assert!(held(3_600_000) < 140e6);
     }
 }

@@ -103,6 +103,9 @@ pub struct AccessReport {
     pub clock_ahead: Option<i64>,
     /// True if no object with content was found.
     pub empty: bool,
+    /// True if there is something to measure: objects with content, or local files without.
+    #[serde(skip)]
+    pub measurable: bool,
     /// True if the path is a device, a socket or a pipe.
     #[serde(skip)]
     pub irregular: bool,
@@ -148,6 +151,7 @@ pub(crate) fn examine(
     }
     let samples = found.unwrap_or_default();
     access.empty = access.list_failed.is_none() && samples.readable().is_empty();
+    access.measurable = !samples.openable().is_empty();
     access.try_reading(store, &samples);
     if rights == ProbeRights::ReadWrite {
         let written = time_writes(store, location, access.single);
@@ -286,7 +290,7 @@ impl AccessReport {
             (_, Right::Refused(refusal)) => {
                 Some(Error::NotRead { refusal: refusal.without(&location), location })
             }
-            _ if self.empty => Some(Error::Empty { location }),
+            _ if self.empty && !self.measurable => Some(Error::Empty { location }),
             _ => None,
         }
     }

@@ -85,10 +85,9 @@ pub fn probe(store: &Store, location: &Location, options: &ProbeOptions) -> Resu
     let timeline = Timeline::new(options.budget.time + LAST_REQUESTS_GRACE);
     let find = (MAX_SAMPLES, ledger.part(FIND_PART));
     let (access, samples) = access::examine(store, location, options.rights, find);
+    let lacks_content = access.empty && options.rights == ProbeRights::ReadWrite;
     let written = match access.obstacle() {
-        Some(Error::Empty { .. }) if options.rights == ProbeRights::ReadWrite => {
-            Some(WrittenObject::put(store, location)?)
-        }
+        None | Some(Error::Empty { .. }) if lacks_content => Some(WrittenObject::put(store, location)?),
         Some(error) => return Err(error),
         None => None,
     };
@@ -136,8 +135,7 @@ impl ProbeReport {
             self.names = names;
             ended("names", end);
         }
-        let settle = Duration::from_secs_f64((3.0 * wait + 0.1).min(2.0));
-        let (rates, end) = rates::measure(store, samples, ledger, timeline, settle);
+        let (rates, end) = rates::measure(store, samples, ledger, timeline, wait);
         self.rates = rates;
         ended("rates", end);
         let (ceiling, end) = small::ceiling(store, samples, ledger, wait);

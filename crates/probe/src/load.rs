@@ -42,6 +42,17 @@ pub(crate) struct RangeRead {
     pub(crate) rate: f64,
     /// The seconds of this rate.
     pub(crate) seconds: f64,
+    /// The seconds from the first read to the last byte; 0 if the first read brought everything.
+    pub(crate) transfer: f64,
+    /// The seconds from the request to the last byte.
+    pub(crate) whole: f64,
+}
+
+impl RangeRead {
+    /// Returns the bytes of this rate.
+    pub(crate) fn bytes(&self) -> f64 {
+        self.rate * self.seconds
+    }
 }
 
 /// Workers that read ranges. Each worker reads one range after another.
@@ -141,7 +152,10 @@ impl<'a> Streams<'a> {
         }
         let length = self.length.load(Ordering::Relaxed);
         let next = self.samples.next(length);
-        let Some(range) = next else { return Err(PartEnd::Failed("no object can be read".into())) };
+        let Some(range) = next else {
+            let why = if self.samples.is_empty() { "no object has content" } else { "no object can be read" };
+            return Err(PartEnd::Failed(why.into()));
+        };
         range.sample.judge(self.read(&range, length, buffer)).map(drop)
     }
 
@@ -172,7 +186,9 @@ impl<'a> Streams<'a> {
         }
         let (bytes, since) = if rest > 0 { (rest, first) } else { (head, began) };
         let seconds = since.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
-        let stream = RangeRead { rate: bytes as f64 / seconds, seconds };
+        let whole = began.elapsed().as_secs_f64();
+        let transfer = if rest > 0 { seconds } else { 0.0 };
+        let stream = RangeRead { rate: bytes as f64 / seconds, seconds, transfer, whole };
         self.found.lock().streams.push(stream);
         let fitting = (stream.rate * RANGE_SECONDS) as u64;
         self.length.store(fitting.clamp(FIRST_RANGE, (2 * length).min(MAX_RANGE)), Ordering::Relaxed);

@@ -192,6 +192,7 @@ impl ProbeReport {
                 read: Rate(disk.read),
                 source: FIGURE_SOURCE.to_owned(),
             }),
+            cloud: identity.cloud,
             ..MachineModel::new(identity.processors, memory, network, FIGURE_SOURCE)
         })
     }

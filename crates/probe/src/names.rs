@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use firstbyte_listing::{Batch, Depth, Detail, ListingOptions, scan};
+use firstbyte_listing::{Batch, Depth, Detail, FileSystemKind, FileSystemReach, ListingOptions, scan};
 use firstbyte_location::Location;
 use firstbyte_store::{ListOptions, Store};
 use serde::Serialize;
@@ -29,7 +29,7 @@ const MIN_NAMES: f64 = 100.0;
 pub struct ListingSpeed {
     /// Number of names on one page, or in all directories together.
     pub names: f64,
-    /// Median time of one page, or of one pass over the directories, in seconds.
+    /// Seconds of one page, or of one pass over the directories, for these names.
     pub seconds: f64,
     /// True if names come in pages, with one request for each.
     pub paged: bool,
@@ -88,15 +88,27 @@ fn pages(
 fn directory(path: &Path, until: Instant) -> Result<ListingSpeed> {
     let options =
         ListingOptions { depth: Depth::Recursive, detail: Detail::Names, ..ListingOptions::default() };
-    let (mut times, mut names) = (Vec::new(), 0.0);
-    while times.len() < PAGES && (times.is_empty() || Instant::now() < until) {
+    let mut passes = Vec::new();
+    while passes.len() < PAGES && (passes.is_empty() || Instant::now() < until) {
         let began = Instant::now();
         let counts = scan(path, &options, || NameCounter { names: 0, until }).map_err(Error::Listing)?;
-        names = counts.iter().map(|count| count.names as f64).sum();
-        times.push(began.elapsed());
+        let names = counts.iter().map(|count| count.names as f64).sum();
+        passes.push(ListingSpeed { names, seconds: began.elapsed().as_secs_f64(), paged: false });
     }
-    let seconds = median(times).unwrap_or(0.0);
-    Ok(ListingSpeed { names, seconds, paged: false })
+    let kind = FileSystemKind::of(path).map_err(Error::Listing)?;
+    Ok(typical(passes, kind.reach))
+}
+
+/// Returns the pass that shows how fast the location lists: the first one of a network file system,
+/// because the cache of this machine answers the later ones; of other file systems the median. The
+/// end of the time may have cut the last pass short, so names and seconds are of the same pass.
+fn typical(mut passes: Vec<ListingSpeed>, reach: FileSystemReach) -> ListingSpeed {
+    if reach == FileSystemReach::Local {
+        passes.sort_by(|a, b| (a.names * b.seconds).total_cmp(&(b.names * a.seconds)));
+        let middle = passes.len() / 2;
+        passes.drain(..middle);
+    }
+    passes.first().copied().unwrap_or_default()
 }
 
 /// Counts names until the deadline `until`.
@@ -127,6 +139,15 @@ mod tests {
         let names = |names: f64| ListingSpeed { names, seconds: 0.05, paged: true }.per_second();
         assert_eq!(names(3.0), None);
         assert_eq!(names(1_000.0), Some(20_000.0));
+    }
+
+    #[test]
+    fn a_pass_that_was_cut_short_has_its_own_time_and_a_cache_does_not_count() {
+        let pass = |names, seconds| ListingSpeed { names, seconds, paged: false };
+        let passes = || vec![pass(1e6, 40.0), pass(1e6, 0.5), pass(0.4e6, 0.21)];
+        assert_eq!(typical(passes(), FileSystemReach::Local), pass(0.4e6, 0.21));
+        assert_eq!(typical(passes(), FileSystemReach::Remote), pass(1e6, 40.0));
+        assert_eq!(typical(Vec::new(), FileSystemReach::Local), ListingSpeed::default());
     }
 
     #[test]

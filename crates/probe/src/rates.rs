@@ -39,6 +39,10 @@ const MIN_GAIN: f64 = 1.1;
 /// Shortest time of a stream, in seconds, that shows the rate of a connection.
 const MIN_STREAM_SECONDS: f64 = 0.1;
 
+/// Smallest share of the time of all ranges that must be left without the waits for first bytes.
+/// With less, the waits decide, and there is no rate to see.
+const MIN_TRANSFER_SHARE: f64 = 0.25;
+
 /// Share of all processors from which this process may be the limit.
 const BUSY_SHARE: f64 = 0.9;
 
@@ -105,15 +109,21 @@ pub(crate) fn measure(
     samples: &Samples,
     ledger: &Ledger<'_>,
     timeline: &Timeline,
-    settle: Duration,
+    wait: f64,
 ) -> (Option<ProbedRates>, Option<PartEnd>) {
     let streams = Streams::new(store, samples, ledger, timeline);
+    let settle = Duration::from_secs_f64((3.0 * wait + 0.1).min(2.0));
     let mut rates = ProbedRates::default();
+    let (mut first, mut mean) = (Vec::new(), 0.0);
     thread::scope(|scope| {
         let from = timeline.now() + 1;
         streams.raise(1, scope);
         streams.wait(ledger.part(CONNECTION_PART).max(SHORTEST_STEP));
-        rates.connection = connection_rate(&streams.streams(), timeline.mean(from, timeline.now()));
+        (first, mean) = (streams.streams(), timeline.mean(from, timeline.now()));
+        if is_mostly_waiting(&first) {
+            streams.end();
+            return;
+        }
         let mut at_once = 1;
         let mut highest: f64 = 0.0;
         let mut without_gain = 0;
@@ -148,6 +158,13 @@ pub(crate) fn measure(
         set_levels(&mut rates, &timeline.rates(0, last), from);
     });
     let end = streams.take_end().or_else(|| ledger.remaining().is_zero().then_some(PartEnd::Time));
+    if is_mostly_waiting(&first) {
+        let too_small = "no object is large enough, the waits for first bytes decide; name a larger one";
+        return (None, end.or_else(|| Some(PartEnd::Failed(too_small.to_owned()))));
+    }
+    // At a very slow location not even the first range has ended.
+    let seen = || connection_rate(&first, rates.burst.is_some());
+    rates.connection = if first.is_empty() { mean } else { seen() };
     rates.ended = end.as_ref().map(ToString::to_string);
     // The rates measured until the end are still valid.
     ((rates.connection > 0.0).then_some(rates), end)
@@ -167,14 +184,31 @@ fn set_levels(rates: &mut ProbedRates, bins: &[f64], watched: usize) {
     rates.burst = Some(EndedBurst { rate: fall.before, bucket });
 }
 
-/// Returns the rate of one connection: the upper quartile of the rates of long ranges. Some ranges
-/// may be slower, because a burst has ended. If the objects are too small for long ranges, returns
-/// `mean`, the rate over the whole time.
-fn connection_rate(streams: &[RangeRead], mean: f64) -> f64 {
-    let mut rates: Vec<f64> =
-        streams.iter().filter(|one| one.seconds >= MIN_STREAM_SECONDS).map(|one| one.rate).collect();
-    rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() * 3 / 4).copied().unwrap_or(mean)
+/// Returns true if `ranges`, read one after another, took their time for the first bytes.
+fn is_mostly_waiting(ranges: &[RangeRead]) -> bool {
+    let sum = |seconds: fn(&RangeRead) -> f64| ranges.iter().map(seconds).sum::<f64>();
+    sum(|range| range.transfer) < MIN_TRANSFER_SHARE * sum(|range| range.whole)
+}
+
+/// Returns the rate of one connection: all bytes by all seconds of the long ranges, whose content
+/// did not arrive with their first bytes. If most bytes came in short ranges, the long ones are
+/// those that were held up, so all ranges count. If a burst ended meanwhile, returns the upper
+/// quartile of the long ranges: the rate before its end.
+fn connection_rate(ranges: &[RangeRead], burst_ended: bool) -> f64 {
+    let bytes = |ranges: &[RangeRead]| ranges.iter().map(RangeRead::bytes).sum::<f64>();
+    let long: Vec<RangeRead> =
+        ranges.iter().filter(|range| range.seconds >= MIN_STREAM_SECONDS).copied().collect();
+    if 2.0 * bytes(&long) < bytes(ranges) {
+        let seconds: f64 = ranges.iter().map(|range| range.seconds).sum();
+        return bytes(ranges) / seconds;
+    }
+    if burst_ended {
+        let mut rates: Vec<f64> = long.iter().map(|range| range.rate).collect();
+        rates.sort_by(f64::total_cmp);
+        return rates.get(rates.len() * 3 / 4).copied().unwrap_or(0.0);
+    }
+    let seconds: f64 = long.iter().map(|range| range.seconds).sum();
+    if seconds > 0.0 { bytes(&long) / seconds } else { 0.0 }
 }
 
 fn cpu_seconds() -> f64 {
@@ -197,11 +231,33 @@ mod tests {
         assert_eq!(ProbedRates::default().enough(), 1);
     }
 
+    /// Returns a range of `seconds` after a wait of 0.03 s.
+    fn range(rate: f64, seconds: f64) -> RangeRead {
+        RangeRead { rate, seconds, transfer: seconds, whole: seconds + 0.03 }
+    }
+
     #[test]
-    fn short_ranges_give_no_rate_of_a_connection() {
-        let stream = |rate, seconds| RangeRead { rate, seconds };
-        assert_eq!(connection_rate(&[stream(5e9, 0.001)], 80e6), 80e6);
-        assert_eq!(connection_rate(&[stream(5e9, 0.001), stream(40e6, 0.5)], 38e6), 40e6);
+    fn short_ranges_do_not_count_beside_long_ones() {
+        let ranges = [range(5e9, 0.001), range(40e6, 0.5), range(20e6, 0.5)];
+        assert_eq!(connection_rate(&ranges, false).round(), 30e6);
+        assert_eq!(connection_rate(&ranges, true), 40e6);
+        assert_eq!(connection_rate(&[], false), 0.0);
+    }
+
+    #[test]
+    fn one_range_that_was_held_up_is_not_the_rate_of_a_connection() {
+        // 20 MB come in 17 ms, and once in a quarter of a second.
+        let mut ranges = vec![range(1.2e9, 0.017); 50];
+        ranges.push(range(80e6, 0.25));
+        let rate = connection_rate(&ranges, false);
+        assert!((0.8e9..1.2e9).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn small_objects_show_waits_and_no_rate() {
+        let small = vec![RangeRead { rate: 0.3e6, seconds: 0.034, transfer: 0.0, whole: 0.034 }; 40];
+        assert!(is_mostly_waiting(&small) && !is_mostly_waiting(&[]));
+        assert!(!is_mostly_waiting(&[range(90e6, 0.011)]));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) struct Sample {
 pub(crate) struct Samples {
     /// The objects, at most [`MAX_SAMPLES`].
     all: Vec<Sample>,
+    /// Local files without content, which only serve to be opened; at most [`MAX_SAMPLES`].
+    without_content: Vec<Sample>,
     /// Position of the next read in the concatenated large objects.
     cursor: AtomicU64,
 }
@@ -60,7 +62,7 @@ pub(crate) struct SampleRange<'s> {
 impl Samples {
     /// Returns the samples of a location that is a single object.
     pub(crate) fn one(location: Location, size: u64) -> Self {
-        Self { all: vec![Sample::new(location, size)], cursor: AtomicU64::new(0) }
+        Self { all: vec![Sample::new(location, size)], ..Self::default() }
     }
 
     /// Lists objects with content below `location`, at most `most`, for at most `time`.
@@ -77,7 +79,7 @@ impl Samples {
                 }
                 Some(Err(_)) if location.as_local().is_none() => break,
                 Some(Err(_)) => {}
-                Some(Ok(entry)) => found.all.extend(sample(location, &entry)),
+                Some(Ok(entry)) => found.extend(location, &entry),
             }
             if Instant::now() >= until {
                 break;
@@ -86,9 +88,31 @@ impl Samples {
         Ok(found)
     }
 
+    fn extend(&mut self, below: &Location, entry: &Entry) {
+        let Some(size) = entry.size.filter(|_| entry.kind == EntryKind::File) else { return };
+        let sample = || Sample::new(below.join(&entry.name), size);
+        if size > 0 {
+            self.all.push(sample());
+        } else if below.as_local().is_some() && self.without_content.len() < MAX_SAMPLES {
+            self.without_content.push(sample());
+        }
+    }
+
+    /// Returns the objects to measure small operations with: those that can be read and, if there
+    /// are none, the local files without content, which can at least be opened.
+    pub(crate) fn openable(&self) -> Vec<&Sample> {
+        let readable = self.readable();
+        if readable.is_empty() { self.without_content.iter().collect() } else { readable }
+    }
+
     /// Returns the objects that can be read, as far as is known.
     pub(crate) fn readable(&self) -> Vec<&Sample> {
         self.all.iter().filter(|sample| !sample.is_lost()).collect()
+    }
+
+    /// Returns true if no object with content was found.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// Returns the number of objects that cannot be read, and the reason of the first.
@@ -127,11 +151,6 @@ impl Samples {
         let range = ByteRange::new(at, (at + length).min(sample.size));
         Some(SampleRange { sample, range })
     }
-}
-
-fn sample(below: &Location, entry: &Entry) -> Option<Sample> {
-    let size = entry.size.filter(|size| entry.kind == EntryKind::File && *size > 0)?;
-    Some(Sample::new(below.join(&entry.name), size))
 }
 
 impl Sample {

@@ -186,7 +186,7 @@ impl ProbeReport {
                 )
             }
         };
-        let first = self.latencies.first_byte.map_or(0.0, |times| times.p50);
+        let one = self.latencies.first_byte.or(self.latencies.open).map_or(0.0, |times| times.p50);
         let small = match &self.ceiling {
             Some(ceiling) if ceiling.throttled => {
                 format!("small ones: refused above {} requests a second", count(ceiling.per_second))
@@ -195,7 +195,7 @@ impl ProbeReport {
                 format!("small ones: {} a second, by {} at once", count(ceiling.per_second), ceiling.at_once)
             }
             None if self.ended.contains_key("ceiling") => format!("small ones: {}", self.not_seen("ceiling")),
-            _ => format!("small ones: latency, {}", shown_seconds(first)),
+            _ => format!("small ones: latency, {}", shown_seconds(one)),
         };
         format!("{large}; {small}")
     }

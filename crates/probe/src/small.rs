@@ -76,7 +76,7 @@ pub(crate) fn latencies(
     ledger: &Ledger<'_>,
 ) -> (ProbedLatencies, Option<PartEnd>) {
     let until = Instant::now() + ledger.part(SEQUENTIAL_PART);
-    if samples.readable().iter().any(|sample| sample.location.as_local().is_some()) {
+    if samples.openable().iter().any(|sample| sample.location.as_local().is_some()) {
         return file_latencies(samples, ledger, until);
     }
     let stop = AtomicBool::new(false);
@@ -101,9 +101,9 @@ fn file_latencies(
     until: Instant,
 ) -> (ProbedLatencies, Option<PartEnd>) {
     let (mut times, mut opens, mut end) = (Vec::new(), Vec::new(), None);
-    for sample in samples.readable().into_iter().take(MAX_TIMED) {
+    for sample in samples.openable().into_iter().take(MAX_TIMED) {
         // At least one file is timed, even at a very slow location.
-        if !times.is_empty() && Instant::now() >= until {
+        if !opens.is_empty() && Instant::now() >= until {
             break;
         }
         if ledger.is_interrupted() {
@@ -112,7 +112,7 @@ fn file_latencies(
         }
         match sample.judge(sample.first_block().and_then(|first| Ok((first, sample.open_only()?)))) {
             Ok(Some((first, open))) => {
-                times.push(first);
+                times.extend(Some(first).filter(|_| sample.size > 0));
                 opens.push(open);
             }
             Ok(None) => {}
@@ -180,7 +180,7 @@ pub(crate) fn time_read(store: &Store, sample: &Sample) -> Result<TimedRead> {
 
 /// Measures small requests per second; for local files, opens per second.
 pub(crate) fn ceiling(store: &Store, samples: &Samples, ledger: &Ledger<'_>, wait: f64) -> ClimbResult {
-    let all = samples.readable();
+    let all = samples.openable();
     let operation = |number: usize| {
         let sample = pick(&all, number)?;
         let local = sample.location.as_local().is_some();

@@ -66,14 +66,25 @@ fn a_directory_is_measured_and_nothing_is_written_to_it() {
 fn where_nothing_can_be_read_the_error_says_which_right_is_missing() {
     let root = scratch();
     assert!(matches!(local(1.0, root.path()), Err(Error::Empty { .. })));
-    fs::write(root.path().join("empty"), b"").unwrap();
-    assert!(matches!(local(1.0, root.path()), Err(Error::Empty { .. })));
     let missing = local(1.0, &root.path().join("missing")).unwrap_err();
     assert!(
         matches!(&missing, Error::NotListed { refusal, .. } if refusal.why.contains("No such file")),
         "{missing}"
     );
     assert!(missing.advice().is_some());
+}
+
+#[test]
+fn files_without_content_can_be_listed_and_opened() {
+    let root = scratch();
+    for number in 0..150 {
+        fs::write(root.path().join(format!("f{number}")), b"").unwrap();
+    }
+    let report = local(3.0, root.path()).unwrap();
+    assert_eq!(report.names.unwrap().names, 150.0);
+    assert!(report.latencies.open.is_some() && report.ceiling.is_some(), "{report:?}");
+    assert!(report.latencies.first_byte.is_none() && report.rates.is_none() && report.access.empty);
+    assert!(report.lines()[2].1.starts_with("not seen"), "{:?}", report.lines());
 }
 
 /// Returns a store behind a link that counts requests.
@@ -118,6 +129,23 @@ fn a_probe_reports_as_many_requests_as_the_server_got() {
     assert!(report.access.create.is_some() && report.spent.requests.put > 0);
     let left = store.list(&place(&bucket), &Default::default()).unwrap();
     assert_eq!(left.filter(|entry| entry.as_ref().unwrap().name.starts_with(b".")).count(), 0);
+}
+
+#[test]
+fn where_all_objects_are_small_the_rate_of_a_connection_is_not_seen() {
+    let root = scratch();
+    let server = minio(root.path());
+    let mut config = LinkConfig::new(([127, 0, 0, 1], 0).into(), server.address().to_string());
+    config.rtt = Duration::from_millis(30);
+    let link = Link::start(config).unwrap();
+    set_credentials();
+    let (endpoint_url, region) = (Some(format!("http://{}", link.address())), Some("us-east-1".to_owned()));
+    let store = Store::new(StoreOptions { endpoint_url, region, ..StoreOptions::default() }).unwrap();
+    let object = place(&format!("s3://{BUCKET}/small"));
+    store.put(&object, firstbyte_store::Payload::Bytes(&bytes(1, 5_000)), &Default::default()).unwrap();
+    let report = probe(&store, &object, &options(6.0, root.path())).unwrap();
+    assert!(report.rates.is_none() && report.ended["rates"].contains("large enough"), "{report:?}");
+    assert!(report.latencies.first_byte.is_some() && report.ceiling.is_some());
 }
 
 #[test]

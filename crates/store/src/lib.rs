@@ -120,7 +120,7 @@ pub use s3::{
 };
 pub use signing::{Signing, SigningKeys};
 pub use sink::Sink;
-pub use spending::{Prices, Spending};
+pub use spending::{Prices, Spending, is_priced_class};
 pub use store::Store;
 pub use store::listing::Listing;
 pub use store::required::{require_bucket, require_key};

@@ -12,6 +12,25 @@ use rustix_futex_sync::Mutex;
 use crate::error::{Error, Result};
 use crate::requests::{RequestKind, StoreCounts};
 
+/// The storage classes whose requests are billed by the prices of the bucket, and which bill no
+/// retrieval (<https://aws.amazon.com/s3/pricing/>, 2026-11-28). `Hot` is Azure's. The last two are
+/// Google's names for its Standard class in older buckets.
+const PRICED_CLASSES: [&str; 7] = [
+    "STANDARD",
+    "INTELLIGENT_TIERING",
+    "REDUCED_REDUNDANCY",
+    "EXPRESS_ONEZONE",
+    "Hot",
+    "REGIONAL",
+    "MULTI_REGIONAL",
+];
+
+/// Returns whether requests for objects of a storage class are billed by the prices of the bucket.
+#[must_use]
+pub fn is_priced_class(class: &str) -> bool {
+    PRICED_CLASSES.contains(&class)
+}
+
 /// The prices of requests and traffic, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Prices {

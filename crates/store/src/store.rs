@@ -155,6 +155,21 @@ impl Store {
         self.s3_of(service)?.endpoint()
     }
 
+    /// Returns the address of the service that holds the objects of `service`. Sends no request.
+    /// `None` if the configuration is unusable, or the service was left out of this build.
+    #[must_use]
+    pub fn address_of(&self, service: Service) -> Option<String> {
+        match service {
+            Service::S3 | Service::NamedS3(_) => Some(self.endpoint_of(service).ok()?.url),
+            #[cfg(feature = "google")]
+            Service::Google => self.google.address(),
+            #[cfg(feature = "azure")]
+            Service::Azure => self.azure.address(),
+            #[cfg(not(all(feature = "azure", feature = "google")))]
+            _ => None,
+        }
+    }
+
     /// Returns true if two objects are in the same service, which can then copy between them: they
     /// have the same scheme, or their endpoint names have the same URL and profile.
     #[must_use]

@@ -26,8 +26,7 @@ pub(super) enum DataState {
     /// The data is in the bucket or snapshot behind the service. The service fetches it from there
     /// on first access.
     FirstTouch,
-    /// Like `FirstTouch`, but the service is created when a job starts. Jobs that run at the same
-    /// time share its price.
+    /// Like `FirstTouch`, but each job creates a service of its own, and deletes it at its end.
     Made,
 }
 
@@ -71,6 +70,13 @@ impl Choice<'_> {
             (ReadMethod::InPlace, DataState::Made) => format!("{title}, made by each job from S3"),
             (ReadMethod::InPlace, _) => title.clone(),
         }
+    }
+
+    /// Returns the number of concurrent jobs that share the service: one if each machine has
+    /// storage of its own, or each job makes the service.
+    pub(super) fn sharing_jobs(&self, workload: &Workload) -> f64 {
+        let own = self.model.kind.is_of_one_machine() || self.life == DataState::Made;
+        if own { 1.0 } else { workload.jobs.at_once }
     }
 
     /// Returns whether a machine must run all month, because the data is on the machine's own disk.

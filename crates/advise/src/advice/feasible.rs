@@ -2,18 +2,20 @@
 //! sustain the number of jobs per day. Called by [`advise`](super::advise) for each option.
 
 use super::choice::{Choice, DataState, ReadMethod};
+use super::cost::FREE_DISK_BYTES;
 use super::host::host;
+use super::moved::moved;
 use super::row::{AdviceRow, PredictedOutcome};
 use crate::limits::Limit;
-use crate::model::{Cloud, ModelCatalogue, ServiceKind, ServiceModel};
+use crate::model::{Cloud, HERE, ModelCatalogue, ServiceKind, ServiceModel};
 use crate::units::{count, shown_bytes, shown_seconds, significant};
 use crate::workload::{ComputePlace, ReadInterface, Workload};
 
 /// Number of seconds in a day.
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// Bytes of a serverless function's disk that are not billed.
-const FREE_DISK_BYTES: f64 = 512.0 * 1_048_576.0;
+/// Number of jobs above which no account is assumed to create a file system for each.
+const MAX_MADE_SYSTEMS: f64 = 1_000.0;
 
 /// Tolerance, as a factor, so that rounding errors do not count as exceeding a limit.
 const ROUNDING_TOLERANCE: f64 = 1.0 + 1e-9;
@@ -27,7 +29,11 @@ pub(super) fn refusal(
     let model = choice.model;
     let lambda = matches!(workload.compute.place, ComputePlace::Lambda(_));
     let why = match model.kind {
+        ServiceKind::Object if model.latency == Default::default() && model.rates == Default::default() => {
+            "no measurement of it is known"
+        }
         _ if !is_same_cloud(workload, model, catalogue) => "another provider's network",
+        _ if !is_way_known(workload, model, catalogue) => "the way to it from here was not measured",
         _ if lambda && choice.method == ReadMethod::Mount => "functions have no FUSE",
         kind if lambda && kind.is_of_one_machine() => "functions have no volumes",
         _ if lambda && !model.functions => "functions cannot mount it",
@@ -42,6 +48,14 @@ pub(super) fn refusal(
         _ => return capacity_refusal(workload, choice, catalogue),
     };
     Some(why.to_owned())
+}
+
+/// Returns false for a provider's service, and the machine of a probe of another place: the network
+/// to a directory or to a server nearby is not the one to a provider.
+fn is_way_known(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalogue) -> bool {
+    let at_here = matches!(&workload.compute.place, ComputePlace::Machine(name) if name == HERE);
+    let cloud = catalogue.machines.get(HERE).map_or(Cloud::Any, |machine| machine.cloud);
+    !at_here || cloud != Cloud::Any || model.cloud == Cloud::Any || model.kind == ServiceKind::LocalDisk
 }
 
 fn is_same_cloud(workload: &Workload, model: &ServiceModel, catalogue: &ModelCatalogue) -> bool {
@@ -73,18 +87,22 @@ fn capacity_refusal(workload: &Workload, choice: &Choice<'_>, catalogue: &ModelC
         (ServiceKind::LocalDisk, _, Some(size)) if bytes > size => {
             Some("larger than the instance store".to_owned())
         }
-        (_, ReadMethod::Download, _) => copy_refusal(workload, catalogue, store),
+        (_, ReadMethod::Download, _) => copy_refusal(workload, choice, catalogue, store),
         _ => None,
     }
 }
 
-/// Returns the reason why a copy of the files that are read does not fit; `None` if it fits. A
-/// function has room on its `/tmp`; a machine on its instance store, or in half of the memory that
-/// the program leaves.
-fn copy_refusal(workload: &Workload, catalogue: &ModelCatalogue, store: Option<f64>) -> Option<String> {
+/// Returns the reason why a copy of the files that are read does not fit; `None` if it fits. Each
+/// file of which a job reads anything is copied whole. A function has room on its `/tmp`; a machine
+/// on its instance store, or in half of the memory that the program leaves.
+fn copy_refusal(
+    workload: &Workload,
+    choice: &Choice<'_>,
+    catalogue: &ModelCatalogue,
+    store: Option<f64>,
+) -> Option<String> {
     let host = host(workload, catalogue);
-    let data = &workload.data;
-    let whole = if data.files <= 1.0 { data.bytes } else { data.read };
+    let whole = moved(workload, choice, &host, 0.0).whole;
     match &workload.compute.place {
         ComputePlace::Lambda(memory) => {
             let local = catalogue.function(*memory).map_or(0.0, |function| function.local.0);
@@ -138,7 +156,7 @@ pub(super) fn overload(
         }
     }
     match choice.life {
-        DataState::Made if jobs.at_once > 1_000.0 => {
+        DataState::Made if jobs.at_once > MAX_MADE_SYSTEMS => {
             Some("so many file systems at once are not created".to_owned())
         }
         _ => None,
@@ -162,7 +180,7 @@ pub(super) fn check_account_limits(workload: &Workload, catalogue: &ModelCatalog
         row.overloaded = true;
     }
     if row.name.ends_with("-download") && row.bytes > FREE_DISK_BYTES {
-        row.conditions.push(format!("needs /tmp of {}, billed separately", shown_bytes(row.bytes)));
+        row.conditions.push(format!("needs /tmp of {}", shown_bytes(row.bytes)));
     }
     if workload.jobs.at_once > function.at_once {
         row.conditions.push(format!(

@@ -1,7 +1,7 @@
 //! The machine or serverless function that a job runs on: its memory, processors, network and local
 //! disk. Called by `job`, `moved` and `feasible`.
 
-use crate::model::{Flow, ModelCatalogue};
+use crate::model::{Cloud, Flow, ModelCatalogue};
 use crate::units::Rate;
 use crate::workload::{BucketState, ComputePlace, Workload};
 
@@ -15,7 +15,7 @@ pub(super) struct JobHost {
     pub(super) memory: f64,
     /// Token bucket of the network: sustained rate, burst rate, bytes in the bucket.
     pub(super) network: (f64, f64, f64),
-    /// Maximum bytes per second of one connection.
+    /// Maximum bytes per second of one connection; infinite outside of EC2, whose rule it is.
     pub(super) flow: f64,
     /// Bytes per second that one thread copies from the page cache.
     pub(super) copy: f64,
@@ -56,6 +56,7 @@ pub(super) fn host(workload: &Workload, catalogue: &ModelCatalogue) -> JobHost {
                 vcpus: machine.vcpus,
                 memory: machine.memory.0,
                 network: (rate, burst, bucket),
+                flow: if machine.cloud == Cloud::Aws { flow } else { f64::INFINITY },
                 store: machine.store.as_ref().map(|store| store.read.0),
                 volumes: (disks, fast, if state == BucketState::Fresh { more } else { 0.0 }),
                 ..empty

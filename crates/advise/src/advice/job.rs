@@ -168,10 +168,9 @@ impl JobBuilder<'_> {
 
     /// Returns the limits that apply to all bytes and requests together.
     fn pools(&self) -> Vec<RatePool> {
-        let (model, moved, jobs) = (self.choice.model, self.moved, self.workload.jobs.at_once);
+        let (model, moved) = (self.choice.model, self.moved);
         let own = model.kind.is_of_one_machine();
-        // Each machine has a volume of its own. All jobs share a service of any other kind.
-        let all = if own { 1.0 } else { jobs };
+        let all = self.choice.sharing_jobs(self.workload);
         let copied = model.kind == ServiceKind::LocalDisk && self.choice.life == DataState::FirstTouch;
         let network = if !own {
             moved.bytes
@@ -187,7 +186,7 @@ impl JobBuilder<'_> {
         let rates = &model.rates;
         pools.extend(self.flow_pool(Limit::ClientLimit, rates.client.as_ref(), moved.bytes));
         pools.extend(self.flow_pool(total, rates.total.as_ref(), moved.bytes * all * metered));
-        pools.extend(self.backend_limits(jobs));
+        pools.extend(self.backend_limits());
         let operations = &model.operations;
         let steady = |rate: f64, amount: f64| RatePool::steady(Limit::Requests, amount, rate);
         pools.extend(operations.client.as_ref().map(|rate| steady(rate.value, moved.requests)));
@@ -229,8 +228,9 @@ impl JobBuilder<'_> {
     /// Returns the limits behind the service: its disks, for the bytes that its own memory cache
     /// does not hold; and, on first access, the rates at which it fetches data from the bucket or
     /// snapshot.
-    fn backend_limits(&self, jobs: f64) -> Vec<RatePool> {
+    fn backend_limits(&self) -> Vec<RatePool> {
         let (model, moved) = (self.choice.model, self.moved);
+        let jobs = self.choice.sharing_jobs(self.workload);
         let first_touch = self.choice.life != DataState::Ready && moved.first > 0.0;
         let cache = model.capacity.cache_per_tib.as_ref().map_or(0.0, |cache| cache.value.0);
         let again = moved.bytes * jobs - moved.first;

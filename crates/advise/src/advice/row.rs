@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Inputs;
 use super::choice::{Choice, ReadMethod};
-use super::cost::{loading_cost, usage};
+use super::cost::{loading_cost, priced, usage};
 use super::job::{AdvisedJob, job, loadings};
 use super::moved::MovedAmounts;
 use crate::limits::{JobPhase, Limit, PhasePurpose, Predicted};
@@ -136,7 +136,7 @@ pub(super) fn row(
 ) -> (AdviceRow, PredictedOutcome) {
     let outcome = outcome(workload, choice, inputs);
     let usage = usage(workload, choice, inputs.catalogue, &outcome.moved, outcome.seconds);
-    let cost = inputs.prices.cost(&usage, &workload.region, inputs.day);
+    let cost = priced(workload, choice, inputs, &usage);
     let jobs = workload.jobs.per_day * DAYS;
     let known = cost.is_complete() && !cost.lines.is_empty();
     let row = AdviceRow {
@@ -174,7 +174,7 @@ pub(super) fn month_cost(
     of: &PredictedOutcome,
 ) -> Option<f64> {
     let usage = usage(workload, choice, inputs.catalogue, &of.moved, of.seconds);
-    let cost = inputs.prices.cost(&usage, &workload.region, inputs.day);
+    let cost = priced(workload, choice, inputs, &usage);
     let jobs = workload.jobs.per_day * DAYS;
     let known = cost.is_complete() && !cost.lines.is_empty();
     known.then(|| cost.month(jobs) + cost.waiting.unwrap_or(0.0) * jobs)

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::choice::{Choice, DataState, ReadMethod};
 use super::flips::DeadlineReach;
-use super::row::{AdviceRow, row};
-use super::{Inputs, verdict};
+use super::row::AdviceRow;
+use super::{Inputs, checked_row, verdict};
 use crate::limits::Limit;
 use crate::model::ServiceKind;
 use crate::units::{count, shown_bytes, shown_seconds, significant};
@@ -172,7 +172,10 @@ struct Offers<'a> {
 
 impl Offers<'_> {
     fn offer(&mut self, what: String, workload: &Workload, choice: &Choice<'_>) {
-        let (after, _) = row(workload, choice, self.inputs);
+        let after = checked_row(workload, choice, self.inputs);
+        if after.refused.is_some() {
+            return;
+        }
         let month = self.before.month.zip(after.month);
         let faster = after.seconds < self.before.seconds * (1.0 - MIN_SAVING);
         let cheaper = month.is_some_and(|(before, after)| after < before * (1.0 - MIN_SAVING));

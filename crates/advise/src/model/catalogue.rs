@@ -13,7 +13,7 @@ use crate::file_error::FileError;
 use crate::units::Rate;
 
 /// The embedded services, in the order in which reports list them.
-const SERVICES: [&str; 21] = [
+const SERVICES: [&str; 22] = [
     include_str!("../../models/s3-standard.toml"),
     include_str!("../../models/s3-express.toml"),
     include_str!("../../models/s3-files.toml"),
@@ -35,6 +35,7 @@ const SERVICES: [&str; 21] = [
     include_str!("../../models/gcs-gcsfuse.toml"),
     include_str!("../../models/azure-blob.toml"),
     include_str!("../../models/azure-blobfuse2.toml"),
+    include_str!("../../models/r2.toml"),
 ];
 
 /// The embedded machines, serverless functions and programs.

@@ -55,6 +55,8 @@ pub(super) fn service(text: &str, model: &ServiceModel) -> Result<(), FileError>
     check.figure("reading.trips_per_file", reading.trips_per_file.as_ref(), |value| *value)?;
     check.figure("reading.direct_from", reading.direct_from.as_ref(), |value| value.0)?;
     check.figure("reading.metered", reading.metered.as_ref(), |value| *value)?;
+    check.figure("reading.least_read", reading.least_read.as_ref(), |value| value.0)?;
+    check.figure("reading.least_name", reading.least_name.as_ref(), |value| value.0)?;
     check.figure("capacity.least", capacity.least.as_ref(), |value| value.0)?;
     check.figure("capacity.step", capacity.step.as_ref(), |value| value.0)?;
     check.figure("capacity.most", capacity.most.as_ref(), |value| value.0)?;

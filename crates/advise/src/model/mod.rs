@@ -171,8 +171,36 @@ pub enum Cloud {
     Google,
     /// Microsoft Azure.
     Azure,
+    /// Cloudflare, which has no machines.
+    Cloudflare,
     /// Any provider: a stand-in, or the user's own storage.
     Any,
+}
+
+impl Cloud {
+    /// Returns the region under which all prices of the provider are listed, if it has only one.
+    /// R2's own name of a bucket's region is `auto`.
+    #[must_use]
+    pub fn only_region(self) -> Option<&'static str> {
+        (self == Self::Cloudflare).then_some("auto")
+    }
+
+    /// Returns the provider that bills what the key of a price stands for.
+    #[must_use]
+    pub fn of_price(key: &str) -> Self {
+        match key.split('/').next() {
+            Some("gcs" | "gce" | "gce-spot") => Self::Google,
+            Some("azure-blob" | "azure-vm" | "azure-vm-spot") => Self::Azure,
+            Some("r2") => Self::Cloudflare,
+            _ => Self::Aws,
+        }
+    }
+
+    /// Returns whether a region in the settings of AWS may be that of the service.
+    #[must_use]
+    pub fn has_aws_regions(self) -> bool {
+        matches!(self, Self::Aws | Self::Any)
+    }
 }
 
 /// Latencies of a service; `None` if one is not known.
@@ -242,6 +270,10 @@ pub struct ReadProperties {
     pub direct_from: Option<Figure<Bytes>>,
     /// Number of bytes that are metered per byte read.
     pub metered: Option<Figure<f64>>,
+    /// Minimum number of bytes that are billed for one read.
+    pub least_read: Option<Figure<Bytes>>,
+    /// Minimum number of bytes that are billed for one operation on a name, such as opening.
+    pub least_name: Option<Figure<Bytes>>,
 }
 
 /// Sizes in which a service is sold.
@@ -493,7 +525,7 @@ pub struct CommonMachineFigures {
     pub volumes_burst: Figure<Seconds>,
     /// Fraction of a network's rate that is left for data.
     pub payload: Figure<f64>,
-    /// Maximum rate of one connection over the network.
+    /// Maximum rate of one connection over the network of AWS.
     pub flow: Figure<Rate>,
     /// Rate of one thread that reads from the page cache.
     pub copy: Figure<Rate>,

@@ -15,8 +15,14 @@ use crate::units::{Bytes, DollarsPerHour, Seconds, bytes, shown_bytes, shown_sec
 /// Default number of bytes of one read call: the usual maximum read-ahead of the kernel.
 const DEFAULT_READ_BYTES: f64 = 131_072.0;
 
-/// The default region, whose prices are quoted most often.
-const DEFAULT_REGION: &str = "us-east-1";
+/// Returns the default region of a machine's provider: the one whose prices are quoted most often.
+fn default_region(place: &str) -> &'static str {
+    match place.split_once(':') {
+        Some(("gcp", _)) => "us-central1",
+        Some(("azure", _)) => "westus",
+        _ => "us-east-1",
+    }
+}
 
 /// Maximum accepted size of a data set, bytes: 100 PB.
 const MAX_BYTES: f64 = 1e17;
@@ -198,8 +204,9 @@ impl Reader<'_> {
         if at_once.is_none() {
             assumed.push("1 at a time".to_owned());
         }
+        let region = default_region(&file.compute.at);
         if file.region.is_none() {
-            assumed.push(DEFAULT_REGION.to_owned());
+            assumed.push(region.to_owned());
         }
         if file.data.needs.is_none() {
             assumed.push("requests or files".to_owned());
@@ -221,7 +228,7 @@ impl Reader<'_> {
             compute,
             jobs,
             goal,
-            region: file.region.unwrap_or_else(|| DEFAULT_REGION.to_owned()),
+            region: file.region.unwrap_or_else(|| region.to_owned()),
             assumed,
         };
         self.check_consistency(&workload)?;

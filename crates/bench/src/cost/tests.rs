@@ -84,9 +84,29 @@ fn the_user_declares_the_service_of_an_endpoint_or_a_path() {
     // The name of an AWS bucket decides the service, even if another one is declared.
     let aws = Tariff { declared: Some(Declared::Service("efs-elastic".into())), ..tariff() };
     assert_eq!(line(READER, &aws).service.as_deref(), Some("s3-standard"));
-    let google = Tariff { declared: Some(Declared::Service("gcs".into())), ..tariff() };
-    let google = line(READER, &Tariff { endpoint: Some("https://store.example".into()), ..google });
-    assert!(google.usd == 0.0 && google.missing[0].contains("gcs/traffic"), "{google:?}");
+}
+
+#[test]
+fn data_in_a_class_that_may_bill_retrieval_has_no_known_cost() {
+    let archived = line(&format!("{READER}\nbilled = {{ class = \"GLACIER_IR\" }}"), &tariff());
+    assert!(archived.missing.join(" ").contains("GLACIER_IR, which may bill retrieval"), "{archived:?}");
+}
+
+#[test]
+fn google_azure_and_cloudflare_are_billed_by_their_own_lists() {
+    let gets = |tariff: &Tariff, target: &str| line(&format!("{READER}\ntarget = \"{target}\""), tariff);
+    let of = |region: &str| Tariff { region: Some(region.to_owned()), ..tariff() };
+    let google = gets(&of("us-central1"), "gs://bucket/big");
+    assert_eq!((google.service.as_deref(), google.missing.len()), (Some("gcs"), 0), "{google:?}");
+    assert!((google.usd - 4.0 * (8_192.0 * 4e-7 + 5e-6)).abs() < 1e-9, "{google:?}");
+    let elsewhere = gets(&of("us-east-1"), "gs://bucket/big");
+    assert!(elsewhere.missing[0].contains("gcs/get in us-east-1"), "{elsewhere:?}");
+    assert_eq!(gets(&of("westus"), "az://container/big").service.as_deref(), Some("azure-blob"));
+    let endpoint = Some("https://account.r2.cloudflarestorage.com".to_owned());
+    let (transfer, day) = (Some(Transfer::Internet), "2026-11-28".parse().unwrap());
+    let cloudflare = line(READER, &Tariff { endpoint, transfer, day, ..tariff() });
+    assert_eq!((cloudflare.service.as_deref(), cloudflare.missing.len()), (Some("r2"), 0), "{cloudflare:?}");
+    assert!((cloudflare.usd - 4.0 * (8_192.0 * 3.6e-7 + 4.5e-6)).abs() < 1e-9, "{cloudflare:?}");
 }
 
 #[test]

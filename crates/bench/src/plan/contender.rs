@@ -105,6 +105,8 @@ pub struct BilledReads {
     pub lists: String,
     /// True if only the first run reads from the service, and later runs from a cache.
     pub once: bool,
+    /// Storage class of the data, if its prices are not those of the service; otherwise empty.
+    pub class: String,
 }
 
 /// A call of a function. All texts may contain placeholders. For the cache state `cold`, all calls

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn make_case(workload: &str, found: Found) -> Result<Case, String> {
-        let target = Target { location: "s3://b/k".into(), local: false, found };
+        let target = Target { location: "s3://b/k".into(), local: false, found, class: None };
         let request = Request { read: "1%".into(), function: Some("512MB".into()), ..Request::default() };
         let called = Called { name: "f".into(), ..Called::default() };
         case(&target, workload, &called, &request, &[1, 20])

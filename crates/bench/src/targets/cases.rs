@@ -404,6 +404,7 @@ impl Work {
             gets: text(gets),
             lists: text(Some(files.div_ceil(NAMES_PER_REQUEST) + 1)),
             once: variant.state == CacheState::Hydrated,
+            class: String::new(),
         }
     }
 

@@ -78,7 +78,7 @@ mod tests {
 
     fn link_case(location: &str, endpoint: Option<&str>) -> Result<LinkedTarget, String> {
         let local = !location.contains("://");
-        let target = Target { location: location.into(), local, found: Found::Object(1) };
+        let target = Target { location: location.into(), local, found: Found::Object(1), class: None };
         let options = endpoint.map_or(Vec::new(), |url| vec!["--endpoint-url".into(), url.into()]);
         let request = Request { endpoint: endpoint.map(str::to_owned), options, ..Request::default() };
         link(&target, &request)

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use firstbyte::Client;
 use firstbyte_location::{EntryKind, Location};
-use firstbyte_store::ListOptions;
+use firstbyte_store::{ListOptions, is_priced_class};
 
 use crate::error::{Error, Result};
 
@@ -22,6 +22,9 @@ pub struct Target {
     pub local: bool,
     /// Kind and size.
     pub found: Found,
+    /// Storage class of the object, or of the first such object of a tree, if its prices are not
+    /// those of the bucket.
+    pub class: Option<String>,
 }
 
 /// The kind of a target.
@@ -40,6 +43,8 @@ pub struct Shape {
     pub sizes: BTreeMap<String, u64>,
     /// False if the tree has more entries, or names that are not UTF-8.
     pub complete: bool,
+    /// First storage class whose prices are not those of the bucket.
+    pub class: Option<String>,
 }
 
 impl Shape {
@@ -85,12 +90,14 @@ pub fn probe(client: &Client, location: &str) -> Result<Target> {
         if size == 0 {
             return Err(failed("is empty; name an object with content".into()));
         }
-        return Ok(Target { location: location.to_owned(), local, found: Found::Object(size) });
+        let class = stat.storage_class.clone().filter(|class| !is_priced_class(class));
+        return Ok(Target { location: location.to_owned(), local, found: Found::Object(size), class });
     }
     let shape = shape_of(client, location);
     match (shape, object) {
         (Ok(shape), _) if !shape.sizes.is_empty() => {
-            Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape) })
+            let class = shape.class.clone();
+            Ok(Target { location: location.to_owned(), local, found: Found::Tree(shape), class })
         }
         (Ok(shape), Ok(_)) if !shape.complete => {
             Err(failed("no name of its files is valid UTF-8, so no job can name them".into()))
@@ -121,6 +128,8 @@ fn shape_of(client: &Client, location: &str) -> firstbyte::Result<Shape> {
         if entry.kind != EntryKind::File {
             continue;
         }
+        let class = entry.storage_class.filter(|class| !is_priced_class(class));
+        shape.class = shape.class.take().or(class);
         match String::from_utf8(entry.name) {
             Ok(name) => drop(shape.sizes.insert(name, entry.size.unwrap_or_default())),
             // The description of a job is UTF-8, so a job cannot read this file.

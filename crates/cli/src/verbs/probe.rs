@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use firstbyte::billing::{Billing, MissingFact, PricedService, Transfer, parse_money, today};
-use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceBill};
+use firstbyte::environment;
+use firstbyte_advise::model::{Cloud, ModelCatalogue};
 use firstbyte_location::units::PositiveDuration;
 use firstbyte_location::{Location, one_line};
 use firstbyte_probe::{Budget, ModelIdentity, ProbeOptions, ProbeReport, ProbeRights};
@@ -192,24 +193,23 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn identity(name: String, location: &Location, service: Option<&str>) -> Result<ModelIdentity> {
-    let aws = service.is_some_and(|service| service.starts_with("s3-"));
+    let billed = service.and_then(|service| ModelCatalogue::current().service(service).cloned());
+    let remote = billed.as_ref().filter(|_| location.as_local().is_none());
+    let kib_limit = environment::memory_limit(&environment::variable).map(|bytes| bytes as f64 / 1024.0);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = memory
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
     Ok(ModelIdentity {
         name,
-        cloud: if aws && location.as_local().is_none() { Cloud::Aws } else { Cloud::Any },
-        bills: service.map(bills).unwrap_or_default(),
+        cloud: remote.map_or(Cloud::Any, |model| model.cloud),
+        bills: billed.map(|model| model.bills).unwrap_or_default(),
         machine: uname().nodename().to_string_lossy().into_owned(),
         day: today()?,
         processors: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
-        memory: kib.unwrap_or(1.0) * 1024.0,
+        // A job may use less memory than the machine has: that of its control group.
+        memory: kib.into_iter().chain(kib_limit).reduce(f64::min).unwrap_or(1.0) * 1024.0,
     })
-}
-
-fn bills(service: &str) -> Vec<ServiceBill> {
-    ModelCatalogue::current().service(service).map(|model| model.bills.clone()).unwrap_or_default()
 }
 
 fn show(report: &ProbeReport, globals: &Globals) -> Result<()> {

@@ -2,8 +2,7 @@
 //! of storage is not included.
 //!
 //! The bills of the service's model turn estimated requests and bytes into an [`OptionUsage`]. An
-//! unknown price is reported as missing, and never counted as free: for a service of another
-//! provider than AWS, the usage gets an item that no price list has. Called by `bench` for its
+//! unknown price is reported as missing, and never counted as free. Called by `bench` for its
 //! estimates, and by [`account`](crate::account) for the prices that a store counts with.
 
 mod own_prices;
@@ -18,7 +17,7 @@ use firstbyte_store::Prices;
 pub use own_prices::{price_catalogue, read_prices, today};
 pub use service::{
     Billing, BillingFacts, Declared, MissingFact, PricedService, is_loopback, is_of_the_machine,
-    service_of_bucket,
+    service_of_bucket, service_of_host,
 };
 
 /// The requests and bytes of a job.
@@ -109,7 +108,22 @@ impl Transfer {
     /// are billed by the region that they leave
     /// (<https://www.repost.aws/articles/ARjzluyMS8RbeOOK4MGXRG6Q>, 2026-11-28). That region is not
     /// known here, so the price of the service's region stands for it.
+    ///
+    /// Google and Azure bill no bytes between zones of a region, and none that they receive
+    /// (<https://cloud.google.com/storage/pricing>,
+    /// <https://azure.microsoft.com/en-us/pricing/details/bandwidth/>, 2026-11-28). R2 bills no
+    /// bytes at all (<https://developers.cloudflare.com/r2/pricing/>, 2026-11-28).
     fn prices(self, service: &ServiceModel) -> [Option<&'static str>; 2] {
+        match (self, service.cloud) {
+            (Self::None | Self::Zone, Cloud::Google | Cloud::Azure) | (_, Cloud::Cloudflare) => {
+                return [None, None];
+            }
+            (Self::Region, Cloud::Google) => return [Some("gcs/region"), None],
+            (Self::Internet, Cloud::Google) => return [Some("gcs/internet"), None],
+            (Self::Region, Cloud::Azure) => return [Some("azure-blob/region"), None],
+            (Self::Internet, Cloud::Azure) => return [Some("azure-blob/internet"), None],
+            (_, Cloud::Aws | Cloud::Any) => {}
+        }
         match self {
             Self::None => [None, None],
             Self::Zone if service.name == STANDARD => [None, None],
@@ -159,12 +173,6 @@ pub fn list_prices(
 pub fn usage(service: &ServiceModel, traffic: &JobTraffic, transfer: Option<Transfer>) -> OptionUsage {
     let (gib, sent) = (traffic.bytes / GIB, traffic.sent / GIB);
     let mut items = Vec::new();
-    if matches!(service.cloud, Cloud::Google | Cloud::Azure) {
-        let all = traffic.gets + traffic.lists + traffic.puts + gib + sent;
-        items.push(UsageItem::per_job(&format!("{}/traffic", service.name), all, Unit::Requests));
-        items.retain(|item| item.quantity > 0.0);
-        return OptionUsage { items, waiting: None };
-    }
     for bill in &service.bills {
         match bill.of {
             BilledQuantity::Read | BilledQuantity::ReadSmall => {
@@ -245,19 +253,49 @@ mod tests {
     }
 
     #[test]
-    fn services_of_other_providers_are_not_free() {
+    fn each_provider_has_prices_in_its_own_regions() {
         let prices = prices::PriceCatalogue::current();
         for model in ModelCatalogue::current().services {
-            let known = matches!(model.cloud, Cloud::Aws | Cloud::Any);
-            assert_eq!(Declared::parse(&model.name).is_ok(), known, "{}", model.name);
-            for transfer in [Transfer::None, Transfer::Internet] {
-                let listed =
-                    list_prices(&model, transfer, &prices, "us-east-1", "2026-11-23".parse().unwrap());
-                assert_eq!(listed.is_ok(), known, "{}: {listed:?}", model.name);
-            }
+            assert!(Declared::parse(&model.name).is_ok(), "{}", model.name);
+            let listed = |transfer, region: &str| {
+                list_prices(&model, transfer, &prices, region, "2026-11-28".parse().unwrap())
+            };
+            let (own, other) = match model.cloud {
+                Cloud::Google => ("us-central1", "us-east-1"),
+                Cloud::Azure => ("westus", "us-east-1"),
+                Cloud::Cloudflare => ("auto", "us-east-1"),
+                Cloud::Aws | Cloud::Any => ("us-east-1", "westus"),
+            };
+            let internet = listed(Transfer::Internet, own).unwrap();
+            assert_eq!(internet.received > 0.0, model.cloud != Cloud::Cloudflare, "{}", model.name);
+            let is_billed = internet.get > 0.0 || internet.received > 0.0;
+            assert!(!is_billed || listed(Transfer::Internet, other).is_err(), "{}", model.name);
         }
-        let why = Declared::parse("gcs").unwrap_err();
-        assert!(why.contains("no price of gcs is known"), "{why}");
+        let error = Declared::parse("gcp").unwrap_err();
+        assert!(error.contains("gcs"), "{error}");
+    }
+
+    #[test]
+    fn the_bills_of_google_azure_and_cloudflare_are_those_of_their_price_lists() {
+        let prices = prices::PriceCatalogue::current();
+        let listed = |name: &str, region: &str| {
+            let all = ModelCatalogue::current();
+            let day = "2026-11-28".parse().unwrap();
+            list_prices(all.service(name).unwrap(), Transfer::Internet, &prices, region, day).unwrap()
+        };
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9, "{found}");
+        let google = listed("gcs", "us-central1");
+        close(google.get, 0.0004 / 1e3);
+        close(google.put, 0.005 / 1e3);
+        close(google.received * GIB, 0.12);
+        let azure = listed("azure-blob", "westus");
+        close(azure.get, 0.0044 / 1e4);
+        close(azure.put, 0.055 / 1e4);
+        close(azure.received, 0.087 / 1e9);
+        let cloudflare = listed("r2", "auto");
+        close(cloudflare.get, 0.36 / 1e6);
+        close(cloudflare.put, 4.5 / 1e6);
+        assert_eq!((cloudflare.received, cloudflare.sent), (0.0, 0.0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use firstbyte_advise::model::{Cloud, ModelCatalogue, ServiceModel};
+use firstbyte_advise::model::{ModelCatalogue, ServiceModel};
 use firstbyte_location::{Location, redacted};
 use firstbyte_store::{EndpointSource, Prices, Store};
 
@@ -33,16 +33,37 @@ pub fn service_of_bucket(name: &str) -> &'static str {
     if name.ends_with("--x-s3") { "s3-express" } else { "s3-standard" }
 }
 
-/// Returns true for the address of a server on this machine.
+/// Hosts of other services than AWS's, or the ends of their names, and the models that bill them.
+const BILLING_HOSTS: [(&str, &str); 3] = [
+    ("storage.googleapis.com", "gcs"),
+    ("blob.core.windows.net", "azure-blob"),
+    ("r2.cloudflarestorage.com", "r2"),
+];
+
+/// Returns the service that bills requests to `url`, an address outside AWS. `None` if the service
+/// is not known.
 #[must_use]
-pub fn is_loopback(url: &str) -> bool {
+pub fn service_of_host(url: &str) -> Option<&'static str> {
+    let host = host_of(url).trim_end_matches('.').to_ascii_lowercase();
+    let is_of = |end: &str| host.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    BILLING_HOSTS.iter().find(|(end, _)| is_of(end)).map(|(_, service)| *service)
+}
+
+/// Returns the host of a URL, or of `HOST:PORT`.
+fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => host.rsplit_once(':').map_or(host, |(host, _)| host),
-    };
+    }
+}
+
+/// Returns true for the address of a server on this machine.
+#[must_use]
+pub fn is_loopback(url: &str) -> bool {
+    let host = host_of(url);
     match host.parse::<IpAddr>() {
         // To connect to the unspecified address is to connect to this machine (RFC 1122, 3.2.1.3).
         Ok(address) => address.to_canonical().is_loopback() || address.to_canonical().is_unspecified(),
@@ -69,14 +90,11 @@ impl Declared {
             return Ok(Self::Nothing);
         }
         let services = ModelCatalogue::current().services;
-        let named = services.iter().find(|model| model.name == text);
-        let has_prices = |model: &&ServiceModel| !matches!(model.cloud, Cloud::Google | Cloud::Azure);
-        if named.filter(has_prices).is_some() {
+        if services.iter().any(|model| model.name == text) {
             return Ok(Self::Service(text.to_owned()));
         }
-        let known: Vec<&str> = services.iter().filter(has_prices).map(|model| model.name.as_str()).collect();
-        let why = named.map_or_else(String::new, |model| format!("no price of {} is known; ", model.name));
-        Err(format!("{why}write none, or one of {}", known.join(", ")))
+        let known: Vec<&str> = services.iter().map(|model| model.name.as_str()).collect();
+        Err(format!("write none, or one of {}", known.join(", ")))
     }
 }
 
@@ -198,11 +216,14 @@ impl BillingFacts {
         transfer: Transfer,
         lookup: VariableLookup<'_>,
     ) -> Result<Billing> {
+        // The regions of AWS are not those of other providers.
         let configured = match location {
             Location::Object(object) if object.service.is_s3() => store.endpoint_of(object.service)?.region,
             _ => None,
         };
-        let region = self.region.clone().or(configured).or_else(|| environment::region(lookup));
+        let of_aws = || configured.or_else(|| environment::region(lookup));
+        let stated = || self.region.clone().or_else(|| of_aws().filter(|_| model.cloud.has_aws_regions()));
+        let region = model.cloud.only_region().map(str::to_owned).or_else(stated);
         let Some(region) = region else { return Ok(Billing::Unknown(MissingFact::Region)) };
         let prices = price_catalogue(lookup)?;
         prices.check_region(&region).map_err(|error| Error::Bill {
@@ -232,9 +253,12 @@ impl BillingFacts {
                 Ok(endpoint) if endpoint.source == EndpointSource::Aws => {
                     Ok(Some(service_of_bucket(&object.bucket).to_owned()))
                 }
-                Ok(endpoint) if is_loopback(&endpoint.url) => Ok(None),
-                Ok(endpoint) => Err(MissingFact::Service(redacted(&endpoint.url).into_owned())),
+                Ok(endpoint) => service_at(&endpoint.url),
                 Err(error) => Err(MissingFact::Price(error.to_string())),
+            },
+            Location::Object(object) => match store.address_of(object.service) {
+                Some(address) => service_at(&address),
+                None => Err(MissingFact::Service(location.to_string())),
             },
             Location::Http(url) if is_loopback(&url.authority) => Ok(None),
             other => Err(MissingFact::Service(other.to_string())),
@@ -242,9 +266,33 @@ impl BillingFacts {
     }
 }
 
+/// Returns the service that bills requests to `url`, or `None` if nothing is billed.
+fn service_at(url: &str) -> std::result::Result<Option<String>, MissingFact> {
+    match service_of_host(url) {
+        _ if is_loopback(url) => Ok(None),
+        Some(service) => Ok(Some(service.to_owned())),
+        None => Err(MissingFact::Service(redacted(url).into_owned())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_names_the_service_that_bills() {
+        for (url, service) in [
+            ("https://0a1b.r2.cloudflarestorage.com", Some("r2")),
+            ("https://0a1b.eu.r2.cloudflarestorage.com/bucket", Some("r2")),
+            ("storage.googleapis.com:443", Some("gcs")),
+            ("account.blob.core.windows.net:443", Some("azure-blob")),
+            ("https://r2.cloudflarestorage.com.evil.example", None),
+            ("https://myr2.cloudflarestorage.com", None),
+            ("https://s3.example.org", None),
+        ] {
+            assert_eq!(service_of_host(url), service, "{url}");
+        }
+    }
 
     #[test]
     fn an_address_is_of_this_machine_by_its_host_and_not_by_its_first_letters() {

@@ -76,6 +76,11 @@ impl Azure {
         self.account("").map_or_else(|_| String::new(), |account| format!("{account:?}"))
     }
 
+    /// Returns the address of the account. `None` for an unusable configuration.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.account("").ok().map(|account| account.origin.to_string())
+    }
+
     fn account(&self, place: &str) -> Result<&AzureAccount> {
         let found = self.account.get_or_init(|| AzureAccount::find(&self.client.options));
         found.as_ref().map_err(|detail| Error::Credentials {

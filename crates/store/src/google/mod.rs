@@ -81,6 +81,11 @@ impl Google {
 }
 
 impl Google {
+    /// Returns the address of the service or of its emulator. `None` for an unusable configuration.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.identity.place(&self.client.options).ok().map(|place| place.origin.to_string())
+    }
+
     /// Returns the address of the emulator. Returns an empty string for the service itself. Also
     /// returns an empty string for an unusable configuration, because every request then fails with
     /// the reason.

@@ -40,7 +40,7 @@ use crate::options::{Proxies, StoreOptions};
 use crate::order::UnsortedBuckets;
 use crate::origin::Origin;
 use crate::requests::{RequestCounters, RequestKind};
-use crate::spending::{Charge, Spending, SpendingAccount};
+use crate::spending::{Charge, Spending, SpendingAccount, is_priced_class};
 
 pub(crate) use incoming::Incoming;
 pub(crate) use request::{HttpMethod, WireRequest};
@@ -60,10 +60,8 @@ const SLOWEST_WORK_RATE: u64 = 8 << 20;
 /// The header in which S3 states the class of an object, except for `STANDARD`.
 pub(crate) const STORAGE_CLASS: &str = "x-amz-storage-class";
 
-/// The storage classes of S3 whose requests are billed by the prices of the bucket, and which bill
-/// no retrieval (<https://aws.amazon.com/s3/pricing/>, 2026-11-28).
-const PRICED_CLASSES: [&str; 4] =
-    ["STANDARD", "INTELLIGENT_TIERING", "REDUCED_REDUNDANCY", "EXPRESS_ONEZONE"];
+/// The headers in which services state the class of an object: S3, Google Cloud and Azure.
+const CLASS_HEADERS: [&str; 3] = [STORAGE_CLASS, "x-goog-storage-class", "x-ms-access-tier"];
 
 /// Counters shared by all clones of a store.
 #[derive(Debug, Default)]
@@ -134,7 +132,7 @@ impl WireClient {
     /// Counts a request about an object of the storage class `class`, if the known prices do not
     /// apply to that class. If there is a budget, also returns an error.
     fn check_priced_class(&self, class: Option<&str>, place: &str) -> Result<()> {
-        let Some(class) = class.filter(|class| !PRICED_CLASSES.contains(class)) else { return Ok(()) };
+        let Some(class) = class.filter(|class| !is_priced_class(class)) else { return Ok(()) };
         self.counters.unpriced.fetch_add(1, Ordering::Relaxed);
         self.account.refuse_class(class, place)
     }
@@ -424,7 +422,8 @@ impl Exchange<'_> {
         let mut incoming = Incoming::new(connection, &head, (request, began), self.back_to(pool, charge));
         let charge = client.account.charge_length(charge, incoming.length(), request.place)?;
         incoming.set_charge(charge);
-        client.check_priced_class(head.get(STORAGE_CLASS), request.place)?;
+        let class = CLASS_HEADERS.iter().find_map(|name| head.get(name));
+        client.check_priced_class(class, request.place)?;
         Ok((head, incoming))
     }
 

@@ -201,6 +201,117 @@ fn a_file_system_that_a_job_makes_is_billed_while_it_exists() {
 }
 
 #[test]
+fn a_file_system_that_each_job_makes_is_of_that_job_alone() {
+    let known = Known::new();
+    let at = |jobs: usize| {
+        let jobs = format!("[jobs]\nat_once = {jobs}\nper_day = 20\n");
+        let text = format!("[data]\nsize = \"254 GB\"\n[compute]\nat = \"m5.4xlarge\"\n{jobs}");
+        (known.row(&text, "fsx-scratch-2-made"), known.row(&text, "fsx-scratch-2-hydrated"))
+    };
+    let ((made, kept), (of_ten, kept_for_ten)) = (at(1), at(10));
+    // Ten jobs share the file system that is kept, but each of them makes one of its own.
+    assert!(kept_for_ten.seconds > 5.0 * kept.seconds, "{kept_for_ten:?}");
+    assert_eq!((of_ten.seconds, of_ten.month), (made.seconds, made.month));
+}
+
+#[test]
+fn a_download_copies_the_whole_of_each_file_that_is_touched() {
+    let known = Known::new();
+    let words = "--data 1TB --files 1000 --read 10GB --access random --at c6g.large";
+    let advice = advise(&options(words), &known.inputs()).unwrap();
+    let why = refusal(&advice, "s3-standard-download");
+    assert!(why.starts_with("no disk for 1.00 TB on c6g.large"), "{why}");
+}
+
+#[test]
+fn no_change_is_suggested_that_would_be_refused() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"200 GB\"\nfiles = 99000\nneeds = \"files\"\n[compute]\nat = \"m5.large\"\n";
+    let workload = of_text(text).unwrap();
+    let choices = choices(&workload, &known.catalogue);
+    let choice = choices.iter().find(|choice| choice.name() == "s3-standard-mount").unwrap();
+    // The copy that `mount --eager` makes does not fit on this machine.
+    let found =
+        suggest::suggestions(&workload, choice, &known.row(text, "s3-standard-mount"), &known.inputs());
+    assert!(found.iter().all(|one| !one.what.contains("eager")), "{found:?}");
+    assert!(known.row(text, "s3-standard-download").refused.is_some());
+}
+
+#[test]
+fn requests_for_metadata_are_billed() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"1 GB\"\n[names]\nstat = 1000000\n[compute]\nat = \"m5.large\"\n";
+    let billed = |name: &str, key: &str| {
+        let row = known.row(text, name);
+        row.cost.lines.iter().filter(|line| line.price == key).map(|line| line.usd).sum::<f64>()
+    };
+    assert!(billed("s3-standard-lazy", "s3-standard/get") > 0.4);
+    // EFS in elastic mode meters 4 KiB for each.
+    assert!(billed("efs-elastic", "efs/elastic-read") > 0.1);
+}
+
+#[test]
+fn small_reads_of_efs_are_metered_as_larger_ones() {
+    let known = Known::new();
+    let text = "[data]\nsize = \"4 GB\"\nfiles = 1000000\n[compute]\nat = \"m5.large\"\n";
+    let row = known.row(text, "efs-elastic");
+    let read = row.cost.lines.iter().find(|line| line.price == "efs/elastic-read").unwrap();
+    // A million reads of 32 KiB and a million names of 4 KiB.
+    assert!((read.billed / 34.3 - 1.0).abs() < 0.01, "{read:?}");
+}
+
+#[test]
+fn the_disk_of_a_function_is_billed_above_what_is_free() {
+    let known = Known::new();
+    let billed = |size: &str| {
+        let text = format!("[data]\nsize = \"{size}\"\n[compute]\nat = \"lambda:3008MB\"\n");
+        let row = known.row(&text, "s3-standard-download");
+        row.cost.lines.iter().find(|line| line.price == "lambda/tmp").map(|line| line.billed / row.seconds)
+    };
+    assert_eq!(billed("500 MB"), None);
+    let gibibytes = billed("5 GB").unwrap();
+    assert!((gibibytes / (5e9 / crate::units::GIB - 0.5) - 1.0).abs() < 1e-9, "{gibibytes}");
+}
+
+#[test]
+fn machines_of_other_providers_have_their_own_prices() {
+    let known = Known::new();
+    let row = known.row("[data]\nsize = \"1 GB\"\n[compute]\nat = \"gcp:n2-standard-8\"\n", "gcs-lazy");
+    assert!(row.cost.is_complete() && row.cost.per_job > 0.0, "{:?}", row.cost);
+}
+
+#[test]
+fn the_limit_of_a_flow_on_ec2_holds_on_ec2() {
+    let known = Known::new();
+    let at = |place: &str, name: &str| {
+        known.row(&format!("[data]\nsize = \"320 GiB\"\n[compute]\nat = \"{place}\"\n"), name)
+    };
+    let row = at("azure:d96ds_v5", "azure-blobfuse2");
+    assert!((row.seconds / 87.3 - 1.0).abs() < 0.01 && row.limit == Limit::ClientNetwork, "{row:?}");
+    assert!(at("m5.24xlarge", "efs-elastic").seconds > 320.0 * 1.07 / 0.625, "{row:?}");
+}
+
+#[test]
+fn the_network_to_a_place_nearby_is_not_the_one_to_a_provider() {
+    let mut known = Known::new();
+    let mut near = known.catalogue.service("s3-standard").unwrap().clone();
+    (near.name, near.cloud) = ("near".to_owned(), crate::model::Cloud::Any);
+    let (memory, network) = (crate::units::Bytes(8e9), crate::units::Rate(2e9));
+    near.here = Some(crate::model::MachineModel::new(2.0, memory, network, "guide"));
+    known.catalogue.put(near);
+    let advice = known.advise("[data]\nsize = \"1 GB\"\n[compute]\nat = \"here\"\n");
+    assert!(refusal(&advice, "s3-standard-lazy").contains("not measured"));
+    assert!(advice.verdict.option.as_deref().is_some_and(|name| name.starts_with("near")), "{advice:?}");
+}
+
+#[test]
+fn a_service_without_measurements_is_not_predicted() {
+    let known = Known::new();
+    let advice = known.advise("[data]\nsize = \"1 GB\"\n[compute]\nat = \"m5.large\"\n");
+    assert_eq!(refusal(&advice, "r2-lazy"), "no measurement of it is known");
+}
+
+#[test]
 fn a_first_read_of_fsx_is_slower_than_a_hydrated_one() {
     let known = Known::new();
     let text = "[data]\nsize = \"254 GB\"\nfiles = 78\n[compute]\nat = \"r6i.16xlarge\"\nthreads = 16\n";

@@ -2,8 +2,8 @@ use super::*;
 
 fn tree(files: usize) -> Target {
     let sizes = (0..files).map(|n| (format!("f{n:03}"), 1000 + n as u64)).collect();
-    let found = Found::Tree(Shape { sizes, complete: true });
-    Target { location: "s3://b/p/".into(), local: false, found }
+    let found = Found::Tree(Shape { sizes, complete: true, class: None });
+    Target { location: "s3://b/p/".into(), local: false, found, class: None }
 }
 
 #[test]
@@ -11,7 +11,7 @@ fn fitting_workloads_depend_on_the_sizes_of_the_target() {
     let fit = |found: Found| fitting(&Target { found, ..tree(0) }, &Request::default());
     let of = |sizes: &[u64]| {
         let sizes = sizes.iter().enumerate().map(|(n, size)| (n.to_string(), *size)).collect();
-        Found::Tree(Shape { sizes, complete: true })
+        Found::Tree(Shape { sizes, complete: true, class: None })
     };
     assert_eq!(fit(of(&[5, 9_000])), ["open", "rand-read", "list"]);
     assert_eq!(fit(of(&[5, 40])), ["open", "list"]);
@@ -32,7 +32,8 @@ fn only_the_first_files_are_read() {
 
 #[test]
 fn billed_reads_are_estimated_from_above() {
-    let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
+    let target =
+        Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30), class: None };
     let case = case(&target, "rand-read", &Request::default(), &[1]).unwrap();
     let billed = |name: &str| {
         let found = case.contenders.iter().find(|contender| contender.name == name);
@@ -47,7 +48,8 @@ fn billed_reads_are_estimated_from_above() {
 
 #[test]
 fn only_a_part_of_a_large_object_is_read_and_expected() {
-    let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30) };
+    let target =
+        Target { location: "s3://b/k".into(), local: false, found: Found::Object(5 << 30), class: None };
     let request = Request { read: "1%".into(), ..Request::default() };
     let large = case(&target, "open", &request, &[1]).unwrap();
     let bytes = large.contenders[1].bytes.as_deref().and_then(|bytes| bytes.parse::<u64>().ok());
@@ -58,7 +60,8 @@ fn only_a_part_of_a_large_object_is_read_and_expected() {
 
 #[test]
 fn a_part_of_an_object_is_not_titled_as_the_whole() {
-    let target = Target { location: "s3://b/k".into(), local: false, found: Found::Object(310_000_000) };
+    let target =
+        Target { location: "s3://b/k".into(), local: false, found: Found::Object(310_000_000), class: None };
     let names = |case: &Case| case.contenders.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
     // `one-big` reads the whole object by every access.
     let whole = case(&target, "one-big", &Request::default(), &[1]).unwrap();

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use firstbyte::billing::{price_catalogue, read_prices, today};
 use firstbyte::environment;
 use firstbyte::receipt::peak_memory;
+use firstbyte_advise::model::Cloud;
 use firstbyte_advise::prices::{Day, Price, PriceCatalogue};
 use firstbyte_advise::usage::KEYS;
 use firstbyte_location::{directory_of, shown};
@@ -104,10 +105,14 @@ fn show(args: &PricesArgs, globals: &Globals) -> Result<Exit> {
         return Err(Error::failed(format!("no price of {what}{place} is known for {day}"))
             .advise("`firstbyte advise prices import` reads AWS's"));
     }
+    // A region is of one provider, whose prices alone can be missing there.
+    let is_of_place = |key: &str| {
+        region.is_none() || rows.iter().any(|price| Cloud::of_price(&price.key) == Cloud::of_price(key))
+    };
     let missing: Vec<&str> = KEYS
         .iter()
         .map(|key| key.name)
-        .filter(|name| begins(name) && !name.ends_with('*'))
+        .filter(|name| begins(name) && !name.ends_with('*') && is_of_place(name))
         .filter(|name| rows.iter().all(|price| price.key != *name))
         .collect();
     let print = if globals.json { print_json } else { print_table };
