@@ -47,7 +47,8 @@ def content(name: str, size: int) -> bytes:
 
 def objects() -> dict[str, bytes]:
     """Returns the objects of the bucket."""
-    sizes = {"big": 3 << 20, "big.bam": 1 << 20, "sample.bam": 2 << 20}
+    # A probe needs an object that takes longer to read than to wait for.
+    sizes = {"big": 3 << 20, "big.bam": 1 << 20, "sample.bam": 2 << 20, "data/large.bam": 16 << 20}
     names = ["one.fasta", "old.bam", "key", "results.tar", "table.csv", "dir.tar", "tmp/1.part", "tmp/2.part"]
     names += ["tmp/x.vcf.gz", "2025-12/w.vcf.gz", "2026-01/x.vcf.gz", "2026-02/y.vcf.gz", "prefix/a", "prefix/b/c"]
     names += [f"run-{run}/{name}" for run in (41, 42, 43) for name in ("a.bam", "a.bai", "b.vcf.gz", "old/c.tmp")]

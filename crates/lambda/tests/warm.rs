@@ -43,7 +43,7 @@ fn an_object_that_several_calls_copy_needs_its_room_once() {
     }
     let store = Store::start();
     let (_, content) = store.put_seeded("run/big", 6 * MIB);
-    let link = store.behind(2 << 20);
+    let link = store.behind(1 << 20);
     let small = SmallFileSystem::mounted();
     let mut function = Function::start_in(&format!("http://{}", link.address()), small.0.path(), &[]);
     let event = json!({"action": "copy-many", "source": format!("s3://{BUCKET}/run"), "keep": true});

@@ -91,6 +91,7 @@ pub(crate) fn jobs<'a>(
         comparisons: Comparisons::new(store, settings.concurrency, route),
         observer,
         source,
+        is_destination_listed: decides,
         destination: Side::new(destination),
         destination_options,
         passed: 0,
@@ -170,6 +171,8 @@ pub(crate) struct Join<'a> {
     comparisons: Comparisons,
     observer: &'a dyn Observer,
     source: Side,
+    /// False if nothing depends on the names of the destination, so they are not listed.
+    is_destination_listed: bool,
     destination: Side,
     destination_options: ListOptions,
     /// Number of names that were passed over since the last common name. Only the destination has
@@ -292,7 +295,9 @@ impl Join<'_> {
             self.source.is_broken |= self.extras != Extras::Keep;
             return Some(Err(failure));
         }
-        self.add_over(entry, ReplaceKind::Nothing)
+        // A name that was not looked for may be the copy of an earlier source.
+        let over = if self.is_destination_listed { ReplaceKind::Nothing } else { ReplaceKind::File };
+        self.add_over(entry, over)
     }
 
     fn add(&mut self, entry: Entry) -> Option<JobResult> {

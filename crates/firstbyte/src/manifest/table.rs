@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
@@ -179,7 +180,7 @@ pub(super) struct ManifestReader {
 impl ManifestReader {
     /// Opens a Parquet file.
     pub(super) fn new(file: File) -> io::Result<Self> {
-        Ok(Self { file: SerializedFileReader::new(file).map_err(io_error)? })
+        Ok(Self { file: decode(|| SerializedFileReader::new(file))? })
     }
 
     /// Returns the header. `None` if the file is not a manifest.
@@ -236,8 +237,7 @@ impl ManifestReader {
         {
             return Ok(vec![(least, rows)]);
         }
-        let group = self.file.get_row_group(group).map_err(io_error)?;
-        let shards = needed::<Int32Type>(group.as_ref(), SHARD_COLUMN).map_err(io_error)?;
+        let shards = decode(|| needed::<Int32Type>(self.file.get_row_group(group)?.as_ref(), SHARD_COLUMN))?;
         Ok(shards.into_iter().map(|shard| (shard, 1)).collect())
     }
 
@@ -276,17 +276,28 @@ impl Iterator for Rows {
             {
                 continue;
             }
-            match file.get_row_group(index).and_then(|group| read_group(group.as_ref())) {
+            match decode(|| read_group(file.get_row_group(index)?.as_ref())) {
                 Ok(mut rows) => {
                     rows.retain(|row| (self.wanted)(row.shard));
                     self.rows = rows.into_iter();
                 }
                 Err(error) => {
                     self.next = usize::MAX;
-                    return Some(Err(io_error(error)));
+                    return Some(Err(error));
                 }
             }
         }
+    }
+}
+
+/// Calls the decoder of the `parquet` crate, which panics at some damaged pages (`fuzz/known`).
+///
+/// # Errors
+/// The decoder's own error, or `InvalidData` after a panic.
+fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> io::Result<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(decoded) => decoded.map_err(io_error),
+        Err(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a page is damaged")),
     }
 }
 
@@ -409,6 +420,21 @@ mod tests {
         }
         assert!(found > rows as usize / 2);
         assert_eq!(reader().rows(|_| true).map(Result::unwrap).count(), rows as usize);
+    }
+
+    #[test]
+    fn a_damaged_page_at_which_the_decoder_panics_is_an_error() {
+        let known = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/known");
+        let mut tried = 0;
+        for path in std::fs::read_dir(known).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.file_name().unwrap().as_encoded_bytes().starts_with(b"manifests-") {
+                let rows =
+                    ManifestReader::new(File::open(&path).unwrap()).map(|reader| reader.rows(|_| true));
+                assert!(rows.and_then(Iterator::collect::<io::Result<Vec<_>>>).is_err(), "{path:?}");
+                tried += 1;
+            }
+        }
+        assert_eq!(tried, 2);
     }
 
     #[test]
