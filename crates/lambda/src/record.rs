@@ -7,10 +7,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::written::WrittenPath;
 
@@ -90,8 +90,12 @@ fn create_locked(path: &Path) -> io::Result<File> {
 
 /// Reads a record of this user whose process has ended.
 fn read_abandoned(path: &Path) -> Option<Vec<u8>> {
-    let mut file = File::open(path).ok()?;
-    let is_own = file.metadata().ok()?.uid() == rustix::process::geteuid().as_raw();
+    // A link or a pipe of this name belongs to somebody else. Without NONBLOCK, opening a pipe would
+    // wait for a writer.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
+    let metadata = file.metadata().ok()?;
+    let is_own = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw();
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().filter(|()| is_own)?;
     let mut record = Vec::new();
     file.read_to_end(&mut record).ok()?;
@@ -116,6 +120,8 @@ mod tests {
         let mut living = WrittenRecord::new(root.path(), "living");
         living.add(&written("d"));
         drop(dead.file.take());
+        let pipe = path(".firstbyte-written-pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
 
         let mut next = WrittenRecord::new(root.path(), "next");
         let found = next.adopt(root.path());
@@ -124,7 +130,7 @@ mod tests {
         for written in &found {
             next.forget(written.path());
         }
-        assert!(!path(".firstbyte-written-next").exists());
+        assert!(!path(".firstbyte-written-next").exists() && pipe.exists());
         assert!(WrittenRecord::new(root.path(), "third").adopt(root.path()).is_empty());
     }
 }
