@@ -125,7 +125,7 @@ struct Shared {
     opened: Instant,
 }
 
-/// What happens to a version in the cache when it is closed.
+/// Treatment of a version in the cache when it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retention {
     Persistent,

@@ -90,7 +90,7 @@ fn create_locked(path: &Path) -> io::Result<File> {
 
 /// Reads a record of this user whose process has ended.
 fn read_abandoned(path: &Path) -> Option<Vec<u8>> {
-    // A link or a pipe of this name belongs to somebody else. Without NONBLOCK, opening a pipe would
+    // A link or a pipe of this name is of another program. Without NONBLOCK, opening a pipe would
     // wait for a writer.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;

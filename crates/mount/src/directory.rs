@@ -148,7 +148,7 @@ impl DirectorySnapshot {
     }
 }
 
-/// What is known about the names of a directory.
+/// Knowledge of the names of a directory.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownNames {
     /// All names.

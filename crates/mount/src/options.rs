@@ -18,7 +18,7 @@ pub enum AllowedUsers {
     Everyone,
 }
 
-/// What to do if the directory is not empty, or is already a mount point.
+/// Action to take if the directory is not empty, or is already a mount point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OccupiedAction {
     /// Refuse to mount.
@@ -79,7 +79,7 @@ pub struct MountOptions {
     pub access: AllowedUsers,
     /// Modes and owners that the mount shows.
     pub modes: ShownModes,
-    /// What to do if the directory is not empty, or is already a mount point.
+    /// Action to take if the directory is not empty, or is already a mount point.
     pub occupied: OccupiedAction,
     /// Memory in bytes. Inodes, names and listings of directories together take at most about nine
     /// tenths of it.

@@ -14,7 +14,7 @@
 //! (<https://docs.aws.amazon.com/boto3/latest/guide/retries.html>), and Azure's codes
 //! (<https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes>).
 
-/// What an error code means for the failed request.
+/// The consequence of an error code for the failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The server requests a lower rate.

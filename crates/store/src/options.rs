@@ -68,8 +68,8 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// What a control request, such as a stat or a page of a listing, does if its endpoint has stopped
-/// responding.
+/// Behaviour of control requests, such as a stat or a page of a listing, if their endpoint has
+/// stopped responding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
     /// The request is retried as after other failures. For transfers, which can wait.
@@ -215,7 +215,7 @@ pub struct StoreOptions {
     pub retries: u32,
     /// The limit on the cost of all requests, and the prices of requests.
     pub spending: Option<Spending>,
-    /// What control requests do if their endpoint has stopped responding.
+    /// Behaviour of control requests if their endpoint has stopped responding.
     pub outages: Outages,
     /// The gateways on whose behalf requests are sent, for the header `Via`.
     pub via: Via,

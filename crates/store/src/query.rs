@@ -21,7 +21,7 @@ pub struct Get {
     pub cancel: Cancel,
     /// Whether to request the checksum of the whole object too (`x-amz-checksum-mode`).
     pub checksum: bool,
-    /// What to do with the length that a file system or an SFTP server states for a file.
+    /// Treatment of the length that a file system or an SFTP server states for a file.
     pub length: StatedLength,
     /// The rate limit of the body. Reads of the body wait until it allows them.
     pub throttle: Throttle,
@@ -39,7 +39,7 @@ pub enum Integrity {
     Blocks,
 }
 
-/// What to do with the length that a file system or an SFTP server states for a file. For pseudo
+/// Treatment of the length that a file system or an SFTP server states for a file. For pseudo
 /// files, such as those in `/proc` and `/sys`, and on some network mounts, the stated length is not
 /// the length of the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub enum Partials {
     Listed,
 }
 
-/// What to do with unfinished copies in a directory that is to be removed and contains no other
+/// Treatment of unfinished copies in a directory that is to be removed and contains no other
 /// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {

@@ -21,7 +21,7 @@ use crate::marker::MarkerFile;
 /// Maximum number of characters of an object's name that a marker's name ends with.
 const MAX_END_LENGTH: usize = 40;
 
-/// What is proven about two directories.
+/// Proof about two directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Separation {
     /// Two directories, and not one with two names. One may contain the other.

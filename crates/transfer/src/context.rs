@@ -93,7 +93,7 @@ pub(crate) struct RunKind<'a> {
     pub(crate) unchanged: Unchanged,
 }
 
-/// What to do with a job whose destination is already complete. Jobs of a tree were compared when
+/// Treatment of a job whose destination is already complete. Jobs of a tree were compared when
 /// they were listed, so they are always copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {

@@ -150,7 +150,7 @@ pub enum Extras {
     Delete(EmptySource),
 }
 
-/// What to do if the source is empty and extras are deleted. The name of the source may be
+/// Action to take if the source is empty and extras are deleted. The name of the source may be
 /// mistyped, and then everything at the destination would be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EmptySource {

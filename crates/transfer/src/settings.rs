@@ -87,7 +87,7 @@ pub enum KeptAttributes {
     All,
 }
 
-/// What to do with a request that is silent, but has not reached its deadline yet.
+/// Treatment of a request that is silent, but has not reached its deadline yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hedging {
     /// A request is replaced when it is several times slower than the others.
@@ -116,7 +116,7 @@ pub struct TransferSettings {
     pub limits: SourceLimits,
     /// Attributes that copies between local directories keep.
     pub keep: KeptAttributes,
-    /// What to do with slow requests.
+    /// Treatment of slow requests.
     pub hedging: Hedging,
     /// Directory in which journals of uploads are kept. Without it, an upload cannot be resumed.
     pub state_dir: Option<PathBuf>,

@@ -35,7 +35,7 @@ pub(crate) type FetchId = u64;
 /// [`TrackedFetch::brings_soon`].
 const JOIN_DISTANCE: u64 = SEGMENT / BLOCK;
 
-/// What a reader has to do to get an absent block.
+/// The step that brings a reader an absent block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReaderAction {
     /// Wait for the given fetch.

@@ -156,7 +156,7 @@ pub(super) enum Opener {
     Later,
 }
 
-/// What to do if another process has a lock.
+/// Action to take if another process has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockWait {
     /// Wait for a short time, in which the other process initializes the file.

@@ -48,7 +48,7 @@ pub(super) struct OpenVersion {
     pub(super) retention: Retention,
 }
 
-/// What to do if the files of a version are missing or corrupt.
+/// Action to take if the files of a version are missing or corrupt.
 #[derive(Clone, Copy)]
 pub(super) enum MissingAction<'a> {
     Create(&'a CachedIdentity),

@@ -16,7 +16,7 @@ use super::open::OpenVersion;
 use super::usage::{block_cost, subtract};
 use crate::block::BLOCK;
 
-/// What happens to the bytes of removed blocks.
+/// Treatment of the bytes of removed blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemovedBytes {
     Punch,

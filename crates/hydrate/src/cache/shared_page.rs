@@ -13,7 +13,7 @@ use super::mapping::SharedMapping;
 /// Length of the page, bytes: the smallest page size.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// What to do with a page file that another program has cut short while processes use it. These
+/// Treatment of a page file that another program has cut short while processes use it. These
 /// processes die at their next access to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CutAction {

@@ -178,7 +178,7 @@ fn is_link_to(directory: &OwnedFd, name: &OsStr, target: &Path) -> bool {
     there.is_ok_and(|there| there.as_bytes() == target.as_os_str().as_encoded_bytes())
 }
 
-/// What to do with the attributes of an entry.
+/// Treatment of the attributes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AttributeAction {
     Set,

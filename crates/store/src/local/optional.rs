@@ -14,7 +14,7 @@ use rustix_futex_sync::Mutex;
 
 use crate::syscall_refusal::is_refusal;
 
-/// What an optional call improves about a copy.
+/// The property of a copy that an optional call improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Improvement {
     /// A single writer per file, by `flock`. Resuming a copy requires it.

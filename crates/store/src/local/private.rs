@@ -297,7 +297,7 @@ impl PrivateDirectory {
     }
 }
 
-/// What to do about missing directories of a path.
+/// Treatment of the missing directories of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Refuse,

@@ -32,7 +32,7 @@ enum Framing {
     Unusable(String),
 }
 
-/// What the connection of a body needs afterwards: the pool to which it returns, and the budget to
+/// Parts that a connection needs after a body: the pool to which it returns, and the budget to
 /// which the bytes are charged.
 pub(super) struct AfterBody {
     pub(super) pool: Option<(Arc<ConnectionPool>, ConnectionKey)>,
