@@ -198,7 +198,7 @@ JOBS = {
     "copies": Part(ours("copies", "3,4.2", deadline=1200), failed_cases),
     **{f"listings {version}": Part(listings("names:100000,lookups:5000,layout:100000", version, "5"), wrong_listings) for version in VERSIONS},
     "other trees": Part(ours("listings", "tree:2000", "3,4.2", "5", counted=True), slow_trees),
-    "changing": Part(lambda: Job("changing", ("10000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
+    "changing": Part(lambda: Job("changing", ("20000", "3,4.1,4.2"), (PROGRAM,), (package(),), 900), failed_cases),
     "tuned": Part(ours("tuned", "4.1", "1,5", counted=True), failed_cases),
     "small files": Part(ours("small", "100", "3,4.1", "0,1,5", counted=True), failed_cases),
     "predicted": Part(ours("predicted", "3,4.1", "1,5", counted=True, others=(MODEL,)), far_predictions),
