@@ -212,12 +212,23 @@ impl LayoutRoot {
             Err(Errno::EXIST) => Ok(Some(MoveResult::Taken)),
             Err(Errno::NOENT) => Ok(Some(MoveResult::Absent)),
             // The file system, the kernel or a sandbox lacks this form of the call.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
-                self.links_only.store(true, Ordering::Relaxed);
-                Ok(None)
-            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(self.begin_links()),
+            Err(Errno::PERM) if self.is_renaming_forbidden() => Ok(self.begin_links()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Makes all later moves use links. Returns `None`, which means that no file was renamed.
+    fn begin_links(&self) -> Option<MoveResult> {
+        self.links_only.store(true, Ordering::Relaxed);
+        None
+    }
+
+    /// True if a sandbox refuses this form of the call for every name. Otherwise one file may not
+    /// move, and a link to it would be a second name that stays.
+    fn is_renaming_forbidden(&self) -> bool {
+        let renamed = rustix::fs::renameat_with(&self.fd, "", &self.fd, "", RenameFlags::NOREPLACE);
+        renamed == Err(Errno::PERM)
     }
 
     /// Gives a file a second name, unless that name exists. [`MoveResult::Absent`] if `from` or the
@@ -283,7 +294,7 @@ impl LayoutRoot {
     /// Makes all later moves use links, as on file systems that cannot rename without replacing.
     #[cfg(test)]
     pub(crate) fn use_links_only(&self) {
-        self.links_only.store(true, Ordering::Relaxed);
+        self.begin_links();
     }
 }
 

@@ -99,7 +99,7 @@ impl FromIterator<u32> for PendingPieces {
 pub(crate) enum FinishOutcome {
     /// The object is complete.
     Done(CompletedObject),
-    /// These pieces have to be moved, or moved again.
+    /// Pieces that have to be moved, or moved again.
     Again(PendingPieces),
 }
 

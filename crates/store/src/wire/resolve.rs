@@ -82,7 +82,10 @@ impl Resolver {
                 }
                 Err(_) if cancel.is_cancelled() => return Err(Error::Cancelled.into()),
                 Err(error) => {
-                    self.dead.lock().insert(address, Moment::now());
+                    let mut dead = self.dead.lock();
+                    // Stores change their addresses, so old entries would pile up.
+                    dead.retain(|_, since| since.age() < DEAD_FOR);
+                    dead.insert(address, Moment::now());
                     failed = error;
                 }
             }
